@@ -81,16 +81,27 @@ _RESUMABLE = {LIVE, QUIESCING, QUIESCED, DETACHED, RESUMING}
 
 
 class Received:
-    """One message that arrived, and the channel it belongs to (0 for the connection's own)."""
+    """One message that arrived, and the channel it belongs to (0 for the connection's own).
 
-    __slots__ = ("channel", "message")
+    ``cost`` is what it took of the channel's window (``Data`` and ``Event``): give it to ``consume`` when the application
+    is done with the message, so that a flood of either is held back.
+    """
 
-    def __init__(self, channel: int, message: Message) -> None:
+    __slots__ = ("channel", "cost", "message")
+
+    def __init__(self, channel: int, message: Message, cost: int = 0) -> None:
         self.channel = channel
         self.message = message
+        self.cost = cost
 
     def __repr__(self) -> str:
         return f"Received({self.channel}, {self.message!r})"
+
+
+def _cost(row: Row, frame: Frame) -> int:
+    if row.cls is Data:
+        return len(frame.payload) - 1
+    return len(frame.payload) if row.cls is Event else 0
 
 
 class _Kept:
@@ -170,7 +181,7 @@ class Connection:
         if row.control:
             self._control(message, found)
         elif self._on_channel(row, frame, message):
-            found.append(Received(frame.channel, message))
+            found.append(Received(frame.channel, message, _cost(row, frame)))
 
     def _check_sequence(self, row: Row, frame: Frame) -> None:
         if frame.ack > self._seq:
@@ -227,12 +238,13 @@ class Connection:
 
     def _account(self, channel: flow.Channel, frame: Frame, message: Message) -> None:
         if isinstance(message, Data):
+            if not message.data:
+                raise RemoteProtocolError(f"Data without bytes on channel {frame.channel}")
             if message.stream in channel.eof_received:
                 raise RemoteProtocolError(f"data after end of stream {message.stream} on channel {frame.channel}")
             channel.arrive(len(message.data))
         elif isinstance(message, Event):
             channel.arrive(len(frame.payload))
-            self.consume(frame.channel, len(frame.payload))
         elif isinstance(message, Credit):
             channel.earn(message.amount)
         elif isinstance(message, Eof):
@@ -325,13 +337,13 @@ class Connection:
         size = len(data)
         if state is None or stream in state.eof_sent:
             raise LocalProtocolError(f"stream {stream} of channel {channel} is not open for sending")
-        if size > self.sendable(channel):
+        if not 0 < size <= self.sendable(channel):
             raise LocalProtocolError(f"{size} bytes to send, {self.sendable(channel)} possible now")
         state.spend(size)
         self._queue(BY_CLASS[Data], channel, (bytes((stream,)), data), size + 1)
 
     def consume(self, channel: int, size: int) -> None:
-        """The application is done with ``size`` received bytes of ``Data``: give the peer credit. Late calls are fine."""
+        """The application is done with messages that cost ``size``: give the peer credit. Late calls are fine."""
         state = self._channels.get(channel)
         if state is None:
             return
