@@ -1,0 +1,9 @@
+"""One sandbox's life over one cell: the host's side of the stream, the clock it lives by, and what can be asked of it.
+
+Law: the agent is hostile. What it sends is bounded and typed by ``dayfly.wire``, checked against the table of operations
+here, and everything about time and ends is decided by the host's clock and the boundary's word, never by the agent's.
+"""
+
+from dayfly.sandbox.life import Life
+
+__all__ = ["Life"]

@@ -1,0 +1,235 @@
+"""One sandbox's life: opened over one cell, watched by the host's clock, ended once and for one reason."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from dayfly.boundaries.base import Boundary, Cell, CellEnd
+from dayfly.errors import BoundaryUnusable
+from dayfly.policy import Policy
+from dayfly.sandbox.deadlines import Deadlines, Due
+from dayfly.sandbox.executions import ExecutionCalls
+from dayfly.sandbox.files import FileCalls
+from dayfly.sandbox.inside import Inside
+from dayfly.sandbox.link import Link, LinkLost
+from dayfly.sandbox.ports import PortCalls
+from dayfly.sandbox.processes import ProcessCalls
+from dayfly.spec import EndReason, Enforcement, LimitReport, SandboxSpec, Usage
+from dayfly.wire.errors import ProtocolError
+
+__all__ = ["Life"]
+
+OPEN_SECONDS = 30.0
+"""From the start of the cell to the agent's first word. It takes 0.2 s here; a machine under load may take a hundred times that."""
+
+CLOSE_GRACE_SECONDS = 0.5
+"""From end of file on the stream to SIGKILL. The agent leaves within some 10 ms."""
+
+STARVED_SHARE = 0.5
+"""A cell that used more than this share of its CPUs since the agent was last heard may have starved the agent."""
+
+USER = {"uid": 1000, "gid": 1000, "home": "/home/user"}
+"""Whom code runs as inside: never the agent's own uid."""
+
+DATA_RESERVE = 64 * 1024 * 1024
+"""Bytes of the memory limit that one process cannot have: the agent, the interpreter and tmpfs need them, and so a single
+greedy process gets a MemoryError before the cell is ended."""
+
+PROCESS_RESERVE = 4
+"""Processes of the limit kept for the agent and its helpers."""
+
+
+class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls):
+    """A live sandbox; implements ``dayfly.client.backend.Backend``. Made by ``open``; used on one event loop."""
+
+    def __init__(self, cell: Cell, spec: SandboxSpec, policy: Policy) -> None:
+        now = asyncio.get_running_loop().time()
+        self._cell = cell
+        self._policy = policy
+        self._end: CellEnd | None = None
+        self._gone = asyncio.Event()
+        self._deadlines = Deadlines(spec.limits, opened=now, last_call=now)
+        self._cpu_mark: tuple[float, float] = (now, 0.0)
+        self._link = Link(cell.stream, self._link_lost)
+        self._reports = (*cell.limits, *_host_reports(spec))
+        self._inside = Inside(self._link, spec.limits, self._reports, self)
+        self._look = asyncio.Event()
+        self._tasks = [asyncio.ensure_future(self._watch_cell()), asyncio.ensure_future(self._keep_time())]
+        self._killing: asyncio.Task[CellEnd] | None = None
+
+    def __repr__(self) -> str:
+        state = f"ended: {self._end.reason}" if self._end else "ready"
+        return f"<Life {self.id} {state} {self._deadlines!r} {self._link!r}>"
+
+    @classmethod
+    async def open(
+        cls, boundary: Boundary, spec: SandboxSpec, policy: Policy, *, env: Mapping[str, str], prestart: Sequence[str]
+    ) -> Life:
+        """Open a cell and greet its agent. Leaves nothing behind if it raises or is cancelled."""
+        cell = await boundary.open(spec)
+        life = cls(cell, spec, policy)
+        try:
+            await life._greet(spec, boundary.guarantees.separate_user, env, prestart)
+        except BaseException:
+            await asyncio.shield(asyncio.ensure_future(life.kill(EndReason.CRASHED, "it did not start")))
+            raise
+        return life
+
+    async def _greet(self, spec: SandboxSpec, separate: bool, env: Mapping[str, str], prestart: Sequence[str]) -> None:
+        options = {
+            "limits": _rlimits(spec),
+            "env": {**spec.image.environment, **env},
+            "user": USER if separate else None,
+            "prestart": list(prestart),
+        }
+        try:
+            await asyncio.wait_for(self._link.greet(options), OPEN_SECONDS)
+        except LinkLost:
+            end = await self.ended()
+            raise BoundaryUnusable(f"the sandbox ended before its agent answered: {end.reason}: {end.detail}") from None
+        except TimeoutError:
+            raise BoundaryUnusable(f"the agent did not answer within {OPEN_SECONDS:g} s") from None
+
+    # --- what it is -----------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        return self._cell.id
+
+    @property
+    def policy(self) -> Policy:
+        return self._policy
+
+    @property
+    def languages(self) -> Sequence[str]:
+        """Kernels that the agent says it can start."""
+        return tuple(str(name)[:32] for name in self._link.facts.get("languages", ()))[:32]
+
+    @property
+    def limits(self) -> Sequence[LimitReport]:
+        return self._reports
+
+    @property
+    def end_reason(self) -> EndReason | None:
+        return self._end.reason if self._end else None
+
+    def usage(self) -> Usage:
+        return self._cell.usage()
+
+    def explain(self) -> Mapping[str, Any]:
+        return self._cell.explain()
+
+    # --- how it ends ----------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """End it in good order; when this returns nothing of it is left. Idempotent."""
+        if self._end is None and self._killing is None:
+            self._killing = asyncio.ensure_future(self._stop())
+        if self._killing is not None:
+            await asyncio.shield(self._killing)
+        await self.ended()
+
+    async def _stop(self) -> CellEnd:
+        self._end = self._end or CellEnd(EndReason.STOPPED)
+        await self._link.close()
+        return await self._cell.close(CLOSE_GRACE_SECONDS)
+
+    async def kill(self, reason: EndReason, detail: str) -> CellEnd:
+        """End it now, for this reason unless it has another one already."""
+        if self._killing is None:
+            self._killing = asyncio.ensure_future(self._cell.kill(reason, detail))
+        await asyncio.shield(self._killing)
+        return await self.ended()
+
+    async def ended(self) -> CellEnd:
+        await self._gone.wait()
+        assert self._end is not None
+        return self._end
+
+    def _link_lost(self, error: ProtocolError | None) -> None:
+        if self._killing is not None:
+            return
+        if error is not None:
+            reason, detail = EndReason.PROTOCOL_VIOLATION, str(error)
+            self._killing = asyncio.ensure_future(self._cell.kill(reason, detail))
+        else:
+            self._killing = asyncio.ensure_future(self._cell.close(CLOSE_GRACE_SECONDS))
+
+    async def _watch_cell(self) -> None:
+        end = await self._cell.wait()
+        if self._end is None:
+            self._end = end
+        await self._link.close()
+        self._gone.set()
+        self._look.set()
+
+    # --- time -----------------------------------------------------------------------------------------------------
+
+    def call_begins(self) -> None:
+        self._deadlines.calls += 1
+        if self._deadlines.calls == 1:
+            self._deadlines.last_call = asyncio.get_running_loop().time()
+            self._look.set()
+
+    def call_ends(self) -> None:
+        self._deadlines.calls -= 1
+        self._deadlines.last_call = asyncio.get_running_loop().time()
+
+    async def _keep_time(self) -> None:
+        loop = asyncio.get_running_loop()
+        while not self._gone.is_set():
+            due = self._due(loop.time())
+            if due.end is not None:
+                await self.kill(due.end, due.detail)
+                return
+            if due.ping:
+                self._ping()
+            self._look.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._look.wait(), max(0.05, due.look_again - loop.time()))
+
+    def _due(self, now: float) -> Due:
+        return self._deadlines.due(now, last_heard=self._link.last_heard, starved=self._starved(now))
+
+    def _starved(self, now: float) -> bool:
+        """Whether the cell used its CPUs since the agent was last heard; only looked at when that is long ago."""
+        heard = self._link.last_heard
+        if now - heard < 1.0:
+            self._cpu_mark = (now, 0.0)
+            return False
+        used = self._cell.usage().cpu_seconds or 0.0
+        since, before = self._cpu_mark
+        if not before or since < heard:
+            self._cpu_mark = (now, used)
+            return True
+        return used - before > STARVED_SHARE * self._policy.limits.cpus * (now - since)
+
+    def _ping(self) -> None:
+        with suppress(ProtocolError):
+            self._link.ping()
+
+
+def _rlimits(spec: SandboxSpec) -> dict[str, int]:
+    limits = spec.limits
+    return {
+        "data": max(limits.memory // 2, limits.memory - DATA_RESERVE),
+        "processes": max(1, limits.processes - PROCESS_RESERVE),
+        "open_files": limits.open_files,
+        "file_size": limits.disk,
+    }
+
+
+def _host_reports(spec: SandboxSpec) -> tuple[LimitReport, ...]:
+    """The limits that this layer keeps, whatever the boundary is."""
+    limits = spec.limits
+    enforced = Enforcement.ENFORCED
+    return (
+        LimitReport("output", limits.output, enforced, "counted on the host, the rest is dropped"),
+        LimitReport("run_seconds", limits.run_seconds, enforced, "the host's monotonic clock"),
+        LimitReport("run_cpu_seconds", limits.run_cpu_seconds, Enforcement.WATCHED, "sampled by the agent"),
+        LimitReport("lifetime_seconds", limits.lifetime_seconds, enforced, "the host's monotonic clock"),
+        LimitReport("idle_seconds", limits.idle_seconds, enforced, "the host's monotonic clock"),
+    )
