@@ -73,10 +73,10 @@ class _Collector:
         if isinstance(message, Data):
             if message.stream == ops.STDOUT:
                 text = self.out.feed(self.budget.take(message.data))
-                return self._sink.stdout(text) if self._sink and text else None  # type: ignore[return-value]
+                return self._sink.stdout(text) if self._sink and text else None
             if message.stream == ops.STDERR:
                 text = self.err.feed(self.budget.take(message.data))
-                return self._sink.stderr(text) if self._sink and text else None  # type: ignore[return-value]
+                return self._sink.stderr(text) if self._sink and text else None
             return self._take_results(message.data)
         if isinstance(message, Event) and message.name == "started":
             self.count = message.fields["count"]  # type: ignore[assignment]

@@ -156,7 +156,14 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls):
             reason, detail = EndReason.PROTOCOL_VIOLATION, str(error)
             self._killing = asyncio.ensure_future(self._cell.kill(reason, detail))
         else:
-            self._killing = asyncio.ensure_future(self._cell.close(CLOSE_GRACE_SECONDS))
+            self._killing = asyncio.ensure_future(self._await_death())
+
+    async def _await_death(self) -> CellEnd:
+        """The stream ended by itself: the boundary knows why, if the cell is really gone."""
+        try:
+            return await asyncio.wait_for(self._cell.wait(), CLOSE_GRACE_SECONDS)
+        except TimeoutError:
+            return await self._cell.kill(EndReason.CRASHED, "the agent closed its stream")
 
     async def _watch_cell(self) -> None:
         end = await self._cell.wait()

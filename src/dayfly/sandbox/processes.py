@@ -47,10 +47,10 @@ class RunningProcess:
         """Wait until the agent says that it runs. Raises the public error if it does not."""
         if timeout is not None:
             self._run.set_deadline(timeout)
-        await asyncio.wait({self._started, self._following}, return_when=asyncio.FIRST_COMPLETED)
+        first: list[asyncio.Future[Any]] = [self._started, self._following]
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         if self._following.done() and not self._started.done():
             await self._following
-        self.pid = self.pid or 0
 
     def _take(self, message: Message) -> Coroutine[None, None, None] | None:
         if isinstance(message, Event) and message.name == "started":
@@ -61,9 +61,9 @@ class RunningProcess:
             kept = self._budget.take(message.data)
             if message.stream == ops.STDERR:
                 self._err.append(kept)
-                return self._sink.stderr(kept) if self._sink and kept else None  # type: ignore[return-value]
+                return self._sink.stderr(kept) if self._sink and kept else None
             self._out.append(kept)
-            return self._sink.stdout(kept) if self._sink and kept else None  # type: ignore[return-value]
+            return self._sink.stdout(kept) if self._sink and kept else None
         return None
 
     async def _follow(self) -> ProcessResult:

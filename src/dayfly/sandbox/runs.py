@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
+from typing import Any
 
 from dayfly.sandbox.link import Call
 from dayfly.wire.messages import Message
@@ -101,10 +102,10 @@ class Run:
         if task.done():
             task.result()
 
-    async def _wait_or_stop(self, task: asyncio.Future[None]) -> None:
-        stopped = asyncio.ensure_future(self._stopping.wait())
+    async def _wait_or_stop(self, task: asyncio.Task[None]) -> None:
+        stopped: asyncio.Task[Any] = asyncio.ensure_future(self._stopping.wait())
         try:
-            await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([task, stopped], return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopped.cancel()
             if not task.done():

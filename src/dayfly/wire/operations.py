@@ -12,6 +12,10 @@ from __future__ import annotations
 
 from dayfly.wire.errors import ProtocolError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 # Streams of bytes on a channel.
 STDIN = 0  # also: the content of a file or tar on its way in
 STDOUT = 1  # also: the content of a file or tar on its way out
@@ -164,7 +168,7 @@ HELLO_OPTIONS = {
 WELCOME_FACTS = {"python": str, "languages": list, "pid": int}
 
 
-def check(value: object, shape: dict[str, object], what: str, error: type[ProtocolError]) -> dict[str, object]:
+def check(value: object, shape: Mapping[str, object], what: str, error: type[ProtocolError]) -> dict[str, object]:
     """``value`` if it has exactly the shape's fields and types (optional ones may be missing). Raises ``error``."""
     if not isinstance(value, dict):
         raise error(f"{what} is not an object")
