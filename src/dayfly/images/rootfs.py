@@ -45,7 +45,8 @@ _DIRECTORIES = (
     "etc/ssl/certs",
     "opt",
 )
-_SHARED = ("tmp", "var/tmp")  # 1777, as everywhere
+# Inside, the builder's uid is nobody's: what the user there must be able to write is open to all of that one room.
+_OPEN = {"tmp": 0o1777, "var/tmp": 0o1777, "home/user": 0o777}
 
 _FILES = {
     "etc/hostname": "sandbox\n",
@@ -173,8 +174,8 @@ def normalise(root: Path) -> int:
         for directory, names, files in os.walk(root):
             _normalise_entry(Path(directory))
             size += sum(_normalise_entry(Path(directory, name)) for name in (*names, *files))
-        for shared in _SHARED:
-            (root / shared).chmod(0o1777)
+        for name, mode in _OPEN.items():
+            (root / name).chmod(mode)
     except OSError as error:
         raise translate_os_error(error, "cannot set the image's permissions") from error
     return size
