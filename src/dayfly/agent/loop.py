@@ -1,0 +1,186 @@
+"""The agent's event loop: one thread, one epoll, timers, and the deaths of children.
+
+Law: no callback blocks. One that raises is forgotten together with its descriptor and told to ``on_error``; the loop
+goes on, since the agent must outlive everything that happens inside.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # no import at run time: see the law of dayfly.wire
+    from collections.abc import Callable
+
+    Callback = Callable[[], None]
+
+MAX_SOON = 64
+"""Callbacks of ``call_soon`` per round: long work in slices may not starve descriptors and timers."""
+
+
+class Timer:
+    """One pending call. ``cancel`` is idempotent."""
+
+    __slots__ = ("callback", "due")
+
+    def __init__(self, due: float, callback: Callback) -> None:
+        self.due = due
+        self.callback: Callback | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class Loop:
+    """Waits for descriptors, timers and SIGCHLD. Made before anything else; owns the process's SIGCHLD handler."""
+
+    def __init__(self) -> None:
+        self.on_error: Callable[[BaseException], None] = _print_error
+        self.on_child: Callback = _nothing
+        self._poll = select.epoll()
+        self._readers: dict[int, Callback] = {}
+        self._writers: dict[int, Callback] = {}
+        self._timers: list[Timer] = []  # a few hundred at most, so no heap
+        self._soon: list[Callback] = []
+        self._running = False
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.signal(signal.SIGCHLD, _ignore_signal)
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        self.on_readable(self._wake_read, self._woken)
+
+    # --- descriptors ----------------------------------------------------------------------------------------------
+
+    def on_readable(self, fd: int, callback: Callback) -> None:
+        """Call back whenever ``fd`` can be read, has ended or failed, until ``not_readable`` or ``forget``."""
+        self._change(fd, self._readers, callback)
+
+    def on_writable(self, fd: int, callback: Callback) -> None:
+        self._change(fd, self._writers, callback)
+
+    def not_readable(self, fd: int) -> None:
+        self._change(fd, self._readers, None)
+
+    def not_writable(self, fd: int) -> None:
+        self._change(fd, self._writers, None)
+
+    def forget(self, fd: int) -> None:
+        """Before closing ``fd``: no callback of it comes any more. Idempotent."""
+        self.not_readable(fd)
+        self.not_writable(fd)
+
+    def _change(self, fd: int, table: dict[int, Callback], callback: Callback | None) -> None:
+        before = self._mask(fd)
+        if callback is None:
+            table.pop(fd, None)
+        else:
+            table[fd] = callback
+        after = self._mask(fd)
+        if before == after:
+            return
+        if not after:
+            self._poll.unregister(fd)
+        elif not before:
+            self._poll.register(fd, after)
+        else:
+            self._poll.modify(fd, after)
+
+    def _mask(self, fd: int) -> int:
+        return (select.EPOLLIN if fd in self._readers else 0) | (select.EPOLLOUT if fd in self._writers else 0)
+
+    # --- time -----------------------------------------------------------------------------------------------------
+
+    def call_later(self, seconds: float, callback: Callback) -> Timer:
+        timer = Timer(time.monotonic() + seconds, callback)
+        self._timers.append(timer)
+        return timer
+
+    def call_soon(self, callback: Callback) -> None:
+        """Call in the next round. For the next slice of long work."""
+        self._soon.append(callback)
+
+    # --- running --------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Until ``stop``."""
+        self._running = True
+        while self._running:
+            self.step()
+
+    def stop(self) -> None:
+        self._running = False
+
+    def step(self) -> None:
+        """One round: wait for something and serve it."""
+        for fd, events in self._wait():
+            if events & ~select.EPOLLOUT:  # end and failure show as readable, or as writable where nobody reads
+                self._serve(fd, self._readers)
+            if events & ~select.EPOLLIN:
+                self._serve(fd, self._writers)
+        self._serve_timers()
+        soon, self._soon = self._soon[:MAX_SOON], self._soon[MAX_SOON:]
+        for callback in soon:
+            self._guarded(callback)
+
+    def _wait(self) -> list[tuple[int, int]]:
+        return self._poll.poll(self._timeout())
+
+    def _timeout(self) -> float:
+        if self._soon:
+            return 0
+        self._timers = [timer for timer in self._timers if timer.callback is not None]
+        if not self._timers:
+            return -1
+        return max(0.0, min(timer.due for timer in self._timers) - time.monotonic())
+
+    def _serve(self, fd: int, table: dict[int, Callback]) -> None:
+        callback = table.get(fd)
+        if callback is not None and not self._guarded(callback):
+            self.forget(fd)
+
+    def _serve_timers(self) -> None:
+        if not self._timers:
+            return
+        now = time.monotonic()
+        for timer in [timer for timer in self._timers if timer.due <= now]:
+            self._timers.remove(timer)
+            callback = timer.callback
+            if callback is not None:
+                self._guarded(callback)
+
+    def _guarded(self, callback: Callback) -> bool:
+        try:
+            callback()
+        except Exception as error:
+            self.on_error(error)
+            return False
+        return True
+
+    def _woken(self) -> None:
+        try:
+            os.read(self._wake_read, 4096)
+        except BlockingIOError:
+            return
+        self.on_child()
+
+    # --- fork -----------------------------------------------------------------------------------------------------
+
+    def abandon(self) -> None:
+        """In a forked child: give up the loop's hold on the process's signals; descriptors are closed by the caller."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
+def _ignore_signal(number: int, frame: object) -> None:
+    """A handler must exist for the wake-up descriptor to be written."""
+
+
+def _nothing() -> None:
+    pass
+
+
+def _print_error(error: BaseException) -> None:
+    line = f"dayfly agent: {type(error).__name__}: {error!s:.500}\n"
+    os.write(2, line.encode("ascii", "backslashreplace"))
