@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dayfly.limits import Limits
 from dayfly.spec import EndReason
 
-__all__ = ["SILENCE_SECONDS", "STARVED_SILENCE_SECONDS", "Deadlines", "Due"]
+__all__ = ["PING_SECONDS", "SILENCE_SECONDS", "STARVED_SILENCE_SECONDS", "Deadlines", "Due"]
 
 SILENCE_SECONDS = 5.0
 """An agent that says nothing for so long while it is asked something is not an honest one: the cell had time to run."""

@@ -14,6 +14,7 @@ from dayfly.sandbox.link import LinkLost
 from dayfly.sandbox.runs import Run
 from dayfly.spec import EndReason, Execution, ExecutionError, Outcome, Result
 from dayfly.wire import operations as ops
+from dayfly.wire.errors import RemoteProtocolError
 from dayfly.wire.messages import Data, Event, Message
 
 __all__ = ["Context", "ExecutionCalls", "ExecutionSink"]
@@ -140,6 +141,9 @@ class ExecutionCalls:
         run.set_deadline(seconds)
         try:
             await run.follow(collector.take)
+        except RemoteProtocolError as broken:
+            await inside.violated(broken)
+            return await self._ended(collector, run, loop.time() - started)
         except LinkLost:
             return await self._ended(collector, run, loop.time() - started)
         collector.finish()

@@ -12,7 +12,7 @@ from dayfly.limits import Limits
 from dayfly.sandbox.failures import translate
 from dayfly.sandbox.link import Link, LinkLost, OperationFailed
 from dayfly.spec import EndReason, LimitReport
-from dayfly.wire.errors import ProtocolError
+from dayfly.wire.errors import ProtocolError, RemoteProtocolError
 
 __all__ = ["FAILURES", "Inside", "Lifetime"]
 
@@ -49,9 +49,15 @@ class Inside:
     async def kill_unconfirmed(self, detail: str) -> CellEnd:
         return await self.life.kill(EndReason.UNRESPONSIVE, detail)
 
+    async def violated(self, error: RemoteProtocolError) -> CellEnd:
+        """The agent broke a rule that only this layer knows: the sandbox ends."""
+        return await self.life.kill(EndReason.PROTOCOL_VIOLATION, str(error))
+
     async def error(self, caught: Exception, path: str = "") -> DayflyError:
         """The public error for what a call raised."""
-        if isinstance(caught, LinkLost):
+        if isinstance(caught, RemoteProtocolError):
+            await self.violated(caught)
+        if isinstance(caught, (LinkLost, RemoteProtocolError)):
             end = await self.life.ended()
             return SandboxEnded(end.reason.value, end.detail)
         if isinstance(caught, OperationFailed):

@@ -10,7 +10,7 @@ from typing import Any
 from dayfly.boundaries.base import Boundary, Cell, CellEnd
 from dayfly.errors import BoundaryUnusable
 from dayfly.policy import Policy
-from dayfly.sandbox.deadlines import Deadlines, Due
+from dayfly.sandbox.deadlines import PING_SECONDS, Deadlines, Due
 from dayfly.sandbox.executions import ExecutionCalls
 from dayfly.sandbox.files import FileCalls
 from dayfly.sandbox.inside import Inside
@@ -52,7 +52,7 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls):
         self._end: CellEnd | None = None
         self._gone = asyncio.Event()
         self._deadlines = Deadlines(spec.limits, opened=now, last_call=now)
-        self._cpu_mark: tuple[float, float] = (now, 0.0)
+        self._silence: tuple[float, float, float] | None = None  # last heard, measured from, CPU seconds then
         self._link = Link(cell.stream, self._link_lost)
         self._reports = (*cell.limits, *_host_reports(spec))
         self._inside = Inside(self._link, spec.limits, self._reports, self)
@@ -202,16 +202,14 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls):
         return self._deadlines.due(now, last_heard=self._link.last_heard, starved=self._starved(now))
 
     def _starved(self, now: float) -> bool:
-        """Whether the cell used its CPUs since the agent was last heard; only looked at when that is long ago."""
+        """Whether the cell used its CPUs since the agent fell silent; only measured when that is some time ago."""
         heard = self._link.last_heard
-        if now - heard < 1.0:
-            self._cpu_mark = (now, 0.0)
+        if now - heard < PING_SECONDS / 2:
             return False
         used = self._cell.usage().cpu_seconds or 0.0
-        since, before = self._cpu_mark
-        if not before or since < heard:
-            self._cpu_mark = (now, used)
-            return True
+        if self._silence is None or self._silence[0] != heard:
+            self._silence = (heard, now, used)
+        _, since, before = self._silence
         return used - before > STARVED_SHARE * self._policy.limits.cpus * (now - since)
 
     def _ping(self) -> None:

@@ -304,9 +304,9 @@ class Link:
             call = self._calls.get(received.channel)
             if call is None:
                 raise RemoteProtocolError("the agent opened a channel; none are expected")
+            call.deliver(received)
             if isinstance(message, (Finish, Fail)):
                 self._retire(received.channel)
-            call.deliver(received)
         elif isinstance(message, Welcome):
             self._greeted(message)
         elif not isinstance(message, (Pong, Goodbye)):

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from dayfly.sandbox.link import Call
+from dayfly.wire.errors import RemoteProtocolError
 from dayfly.wire.messages import Message
 
 __all__ = ["CONFIRM_SECONDS", "GRACE_SECONDS", "Run"]
@@ -82,6 +83,8 @@ class Run:
                 handing = take(message)
                 if handing is not None:
                     await self._hand_on(handing)
+        except RemoteProtocolError:
+            raise  # nothing the agent says counts any more: the caller ends the sandbox
         except BaseException as error:
             self.cancelled = isinstance(error, asyncio.CancelledError)
             self.stop()

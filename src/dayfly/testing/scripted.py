@@ -1,0 +1,230 @@
+"""A cell without a boundary whose agent is a script in the test: honest, lying or silent, but always the real protocol.
+
+It isolates nothing. It exists so that the host's side can be shown every move a hostile agent could make.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from dayfly.boundaries.base import CellEnd, Guarantees, ProbeReport
+from dayfly.spec import EndReason, Image, LimitReport, SandboxSpec, Usage
+from dayfly.wire.connection import AGENT, PROTOCOL, Connection, Received
+from dayfly.wire.messages import Event, Fail, Finish, Hello, Message, Open, Welcome
+
+__all__ = ["Asked", "MemoryStream", "ScriptedAgent", "ScriptedBoundary", "ScriptedCell", "scripted_spec"]
+
+Script = Callable[["Asked"], Awaitable[None]]
+
+
+class MemoryStream:
+    """One end of a byte stream in memory; ``peer`` is the other end."""
+
+    def __init__(self) -> None:
+        self.peer: MemoryStream
+        self._arrived: asyncio.Queue[bytes] = asyncio.Queue()
+        self._rest = b""
+        self._closed = False
+
+    @classmethod
+    def pair(cls) -> tuple[MemoryStream, MemoryStream]:
+        one, other = cls(), cls()
+        one.peer, other.peer = other, one
+        return one, other
+
+    async def read(self, limit: int) -> bytes:
+        data = self._rest or await self._arrived.get()
+        self._rest = data[limit:]
+        return data[:limit]
+
+    async def write(self, *buffers: bytes | bytearray | memoryview) -> None:
+        if self._closed or self.peer._closed:
+            raise BrokenPipeError
+        if data := b"".join(buffers):
+            self.peer._arrived.put_nowait(data)
+        await asyncio.sleep(0)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._arrived.put_nowait(b"")
+            self.peer._arrived.put_nowait(b"")
+
+
+class Asked:
+    """One operation that the host opened, from the agent's side."""
+
+    def __init__(self, agent: ScriptedAgent, channel: int, op: str, params: dict[str, Any]) -> None:
+        self.agent = agent
+        self.channel = channel
+        self.op = op
+        self.params = params
+        self.arrived: asyncio.Queue[Message] = asyncio.Queue()
+
+    async def data(self, stream: int, data: bytes) -> None:
+        """Send bytes, waiting for the host's window."""
+        while data:
+            room = self.agent.connection.sendable(self.channel)
+            if not room:
+                await self.agent.something_arrived()
+                continue
+            self.agent.connection.send_data(self.channel, stream, data[:room])
+            data = data[room:]
+            await self.agent.flush()
+
+    async def send(self, message: Message) -> None:
+        self.agent.connection.send(message, self.channel)
+        await self.agent.flush()
+
+    async def event(self, name: str, **fields: Any) -> None:
+        await self.send(Event(name, fields))
+
+    async def finish(self, **value: Any) -> None:
+        await self.send(Finish(value))
+
+    async def fail(self, code: str, message: str) -> None:
+        await self.send(Fail(code, message))
+
+    async def wait_for(self, kind: type[Message]) -> Message:
+        """The next message of this class on the channel."""
+        while not isinstance(message := await self.arrived.get(), kind):
+            pass
+        return message
+
+
+class ScriptedAgent:
+    """Speaks the protocol as the agent; ``script`` is called for every operation. Without one it is silent."""
+
+    def __init__(self, stream: MemoryStream, script: Script | None, *, greets: bool = True) -> None:
+        self.connection = Connection(AGENT)
+        self.stream = stream
+        self.options: dict[str, Any] = {}
+        self.facts: dict[str, Any] = {"python": "3.11", "languages": ["python", "bash"], "pid": 1}
+        self._script = script
+        self._greets = greets
+        self._asked: dict[int, Asked] = {}
+        self._arrival = asyncio.Event()
+        self._jobs: set[asyncio.Future[None]] = set()
+
+    async def run(self) -> None:
+        while data := await self.stream.read(1 << 20):
+            for received in self.connection.receive(data):
+                await self._take(received)
+            self._arrival.set()
+            await self.flush()
+
+    async def _take(self, received: Received) -> None:
+        message = received.message
+        if isinstance(message, Hello):
+            self.options = message.options
+            if self._greets:
+                self.connection.send(Welcome(PROTOCOL, message.nonce, self.facts))
+        elif isinstance(message, Open):
+            asked = self._asked[received.channel] = Asked(self, received.channel, message.op, message.params)
+            if self._script is not None:
+                job = asyncio.ensure_future(self._script(asked))
+                self._jobs.add(job)
+        elif received.channel in self._asked:
+            self.connection.consume(received.channel, received.cost)
+            self._asked[received.channel].arrived.put_nowait(message)
+
+    async def flush(self) -> None:
+        if buffers := self.connection.take_output():
+            await self.stream.write(*buffers)
+
+    async def something_arrived(self) -> None:
+        self._arrival.clear()
+        await self._arrival.wait()
+
+    def stop(self) -> None:
+        for job in self._jobs:
+            job.cancel()
+
+
+class ScriptedCell:
+    """A ``Cell`` over a ``ScriptedAgent``. ``die`` is the boundary's word that it ended by itself."""
+
+    def __init__(self, spec: SandboxSpec, agent: ScriptedAgent, stream: MemoryStream) -> None:
+        self.id = spec.id
+        self.stream = stream
+        self.agent = agent
+        self.cpu_seconds = 0.0
+        self.kills: list[tuple[EndReason, str]] = []
+        self._end: CellEnd | None = None
+        self._gone = asyncio.Event()
+        self._running = asyncio.ensure_future(agent.run())
+
+    @property
+    def limits(self) -> tuple[LimitReport, ...]:
+        return ()
+
+    def die(self, reason: EndReason, detail: str = "") -> None:
+        if self._end is None:
+            self._end = CellEnd(reason, detail)
+            self._running.cancel()
+            self.agent.stop()
+            self.agent.stream.close()
+            self._gone.set()
+
+    async def wait(self) -> CellEnd:
+        await self._gone.wait()
+        assert self._end is not None
+        return self._end
+
+    async def kill(self, reason: EndReason = EndReason.STOPPED, detail: str = "") -> CellEnd:
+        self.kills.append((reason, detail))
+        self.die(reason, detail)
+        return await self.wait()
+
+    async def close(self, grace: float) -> CellEnd:
+        self.stream.close()
+        return await self.kill()
+
+    def usage(self) -> Usage:
+        return Usage(cpu_seconds=self.cpu_seconds)
+
+    def explain(self) -> Mapping[str, Any]:
+        return {}
+
+
+class ScriptedBoundary:
+    """Opens ``ScriptedCell``s; the last one is ``cell``."""
+
+    name = "scripted"
+    guarantees = Guarantees(
+        own_kernel=False,
+        network_cut=False,
+        read_only_mounts=False,
+        separate_user=False,
+        dies_with_host_process=True,
+        limits={},
+        trusted_for="nothing",
+    )
+
+    def __init__(self, script: Script | None = None, *, greets: bool = True) -> None:
+        self.cell: ScriptedCell
+        self._script = script
+        self._greets = greets
+
+    def probe(self) -> ProbeReport:
+        return ProbeReport(usable=True)
+
+    async def open(self, spec: SandboxSpec) -> ScriptedCell:
+        host, inside = MemoryStream.pair()
+        self.cell = ScriptedCell(spec, ScriptedAgent(inside, self._script, greets=self._greets), host)
+        return self.cell
+
+    def explain(self, spec: SandboxSpec) -> Mapping[str, Any]:
+        return {}
+
+    def sweep(self) -> int:
+        return 0
+
+
+def scripted_spec(limits: Any) -> SandboxSpec:
+    """A spec that names no real files."""
+    image = Image("none", "sha256:0", "amd64", Path("/nonexistent"))
+    return SandboxSpec(id="0" * 32, image=image, limits=limits, agent=Path("/nonexistent"))
