@@ -1,0 +1,37 @@
+"""``python -m bench [--rounds N] [--quick]``"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+from pathlib import Path
+
+from bench import measures, report
+from bench.contenders import contenders
+
+HERE = Path(__file__).parent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=15, help="counted rounds of the life cycle")
+    parser.add_argument("--plain", default="plain", help="image whose Python has no IPython")
+    parser.add_argument("--rich", default="data", help="image with IPython")
+    parser.add_argument("--quick", action="store_true", help="3 rounds, for a look; writes nothing")
+    options = parser.parse_args()
+    rounds = 3 if options.quick else options.rounds
+    field = contenders(options.plain, options.rich)
+    samples = measures.life(field, rounds, repeats=50)
+    samples |= measures.bare_pipe(5)
+    samples |= measures.transfers(options.rich, 3 if options.quick else 5)
+    samples |= measures.idle_memory([one for one in field if "runsc" in one.name or "dayfly" in one.name])
+    samples |= measures.idle_cpu(options.rich)
+    if options.quick:
+        print("\n".join(report._lines(samples, "a quick look")))
+        return
+    date = datetime.datetime.now(tz=datetime.UTC).strftime("%Y-%m-%d")
+    print(report.write(samples, date, HERE / "results", HERE.parent / "docs" / "benchmarks.md"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""What is measured, each behind the same four moves: start to first result, one more, (dayfly's own) transfers, stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from dayfly import Policy, Sandbox
+from dayfly.images import Store
+from dayfly.runtime import find_runsc
+from dayfly.spec import Image
+
+PLAIN_LOOP = """
+import sys
+for line in sys.stdin:
+    sys.stdout.write(repr(eval(line)) + chr(10)); sys.stdout.flush()
+"""
+
+IPYTHON_LOOP = """
+import sys, io
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+out = sys.stdout
+for line in sys.stdin:
+    sys.stdout = io.StringIO()
+    result = shell.run_cell(line)
+    sys.stdout = out
+    out.write(repr(result.result) + chr(10)); out.flush()
+"""
+
+
+class Contender(Protocol):
+    name: str
+
+    def start(self) -> None:
+        """Start, run ``1+1`` and have its result."""
+
+    def again(self) -> None:
+        """Run ``1+1`` once more."""
+
+    def stop(self) -> None: ...
+
+
+class Dayfly:
+    def __init__(self, name: str, image: str, **limits: object) -> None:
+        self.name = name
+        self._policy = Policy.model_validate({"image": image, "limits": limits})
+        self.sandbox: Sandbox
+
+    def start(self) -> None:
+        self.sandbox = Sandbox(self._policy)
+        self.again()
+
+    def again(self) -> None:
+        done = self.sandbox.run_code("1+1")
+        assert done.text == "2", done
+
+    def stop(self) -> None:
+        self.sandbox.close()
+
+
+class BareRunsc:
+    """``runsc run`` of the same image's Python with a loop over its stdio: the floor."""
+
+    def __init__(self, name: str, image: Image, program: str) -> None:
+        self.name = name
+        self._image = image
+        self._program = program
+        self._process: subprocess.Popen[bytes]
+        self._directory: Path
+
+    def start(self) -> None:
+        self._directory = Path(tempfile.mkdtemp(prefix="bare-"))
+        (self._directory / "config.json").write_text(json.dumps(self._spec()))
+        command = [str(find_runsc().path), f"--root={self._directory}/root", "--network=none", "--platform=systrap",
+                   "--ignore-cgroups", "run", f"--bundle={self._directory}", self._directory.name]  # fmt: skip
+        if os.geteuid():
+            command = ["unshare", "-Ur", "--mount", "--", *command]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.again()
+
+    def _spec(self) -> dict[str, object]:
+        environment = [f"{name}={value}" for name, value in self._image.environment.items()]
+        mounts: list[dict[str, object]] = [{"destination": "/proc", "type": "proc", "source": "proc"}]
+        mounts += [{"destination": layer.target, "type": "bind", "source": str(layer.source), "options": ["ro", "rbind"]}
+                   for layer in self._image.layers]  # fmt: skip
+        return {
+            "ociVersion": "1.0.0",
+            "process": {"args": [self._image.python, "-c", self._program], "cwd": "/", "user": {"uid": 0, "gid": 0},
+                        "env": ["PATH=/usr/bin:/bin", "LANG=C.UTF-8", *environment]},
+            "root": {"path": str(self._image.rootfs), "readonly": True},
+            "mounts": mounts,
+            "linux": {"namespaces": [{"type": kind} for kind in ("pid", "mount", "ipc", "uts", "network")]},
+        }  # fmt: skip
+
+    def again(self) -> None:
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(b"1+1\n")
+        self._process.stdin.flush()
+        assert self._process.stdout.readline() == b"2\n"
+
+    def stop(self) -> None:
+        assert self._process.stdin
+        self._process.stdin.close()
+        self._process.wait(10)
+        assert self._process.stdout
+        self._process.stdout.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+class GvisorWheel:
+    """The gvisor project's own Python package: a new Python for every call."""
+
+    name = "gvisor wheel"
+
+    def start(self) -> None:
+        import gvisor
+
+        os.environ["RUNSC_PATH"] = str(find_runsc().path)
+        self._sandbox = gvisor.Sandbox()
+        self.again()
+
+    def again(self) -> None:
+        done = self._sandbox.exec(["python3", "-c", "print(1+1)"])
+        assert "2" in str(done), done
+
+    def stop(self) -> None:
+        self._sandbox.close()
+
+
+class Ipykernel:
+    """A plain kernel on the host, no wall at all, spoken to as notebooks do."""
+
+    name = "ipykernel, no sandbox"
+
+    def start(self) -> None:
+        from jupyter_client.manager import start_new_kernel
+
+        self._manager, self._client = start_new_kernel()
+        self.again()
+
+    def again(self) -> None:
+        seen: list[str] = []
+
+        def look(message: dict[str, object]) -> None:
+            content = message["content"]
+            if message["msg_type"] == "execute_result":
+                seen.append(content["data"]["text/plain"])  # type: ignore[index]
+
+        self._client.execute_interactive("1+1", output_hook=look, timeout=30)
+        assert seen == ["2"], seen
+
+    def stop(self) -> None:
+        self._client.stop_channels()
+        self._manager.shutdown_kernel(now=True)
+
+
+def seconds(move: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    move()
+    return time.perf_counter() - begun
+
+
+def contenders(plain_image: str, rich_image: str) -> list[Contender]:
+    """All that this machine has; the wheel and the kernel only if they are installed."""
+    store = Store()
+    plain, rich = store.resolve(plain_image), store.resolve(rich_image)
+    found: list[Contender] = [
+        BareRunsc("bare runsc, python", plain, PLAIN_LOOP),
+        Dayfly("dayfly, plain kernel", plain_image),
+        BareRunsc("bare runsc, IPython", rich, IPYTHON_LOOP),
+        Dayfly("dayfly, IPython kernel", rich_image),
+    ]
+    for kind, module in ((GvisorWheel, "gvisor"), (Ipykernel, "ipykernel")):
+        try:
+            __import__(module)
+        except ImportError:
+            continue
+        found.append(kind())
+    return found

@@ -1,0 +1,57 @@
+"""From samples to a JSON file and a table for people."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+from pathlib import Path
+
+from dayfly.runtime import find_runsc
+
+RATIOS = [
+    # (what, against what, target in words)
+    ("dayfly, plain kernel: cold start, ms", "bare runsc, python: cold start, ms", "<= 1.5"),
+    ("dayfly, IPython kernel: cold start, ms", "bare runsc, IPython: cold start, ms", "<= 1.3"),
+    ("dayfly, plain kernel: trivial execution, ms", "ipykernel, no sandbox: trivial execution, ms", "< 1"),
+    ("dayfly, IPython kernel: trivial execution, ms", "ipykernel, no sandbox: trivial execution, ms", "< 1"),
+    ("dayfly, plain kernel: idle memory, MB", "bare runsc, python: idle memory, MB", "+ 12 MB"),
+    ("dayfly, IPython kernel: idle memory, MB", "bare runsc, IPython: idle memory, MB", "+ 12 MB"),
+]
+
+
+def machine() -> dict[str, str]:
+    runsc = find_runsc()
+    return {
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "cpus": str(os.cpu_count()),
+        "runsc": runsc.version,
+        "user": "root" if os.geteuid() == 0 else "ordinary user",
+    }
+
+
+def write(samples: dict[str, list[float]], date: str, results: Path, table: Path) -> str:
+    """Write both files; returns the table."""
+    results.mkdir(parents=True, exist_ok=True)
+    document = {"date": date, "machine": machine(), "samples": samples}
+    (results / f"{date}.json").write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
+    text = "\n".join(_lines(samples, date))
+    table.write_text(text + "\n")
+    return text
+
+
+def _lines(samples: dict[str, list[float]], date: str) -> list[str]:
+    facts = ", ".join(f"{name} {value}" for name, value in machine().items())
+    lines = ["# Benchmarks", "", f"Made by `make bench` on {date}: {facts}.", "One run; contenders took turns.", ""]
+    lines += ["| figure | median | min | max | n |", "|---|---:|---:|---:|---:|"]
+    for name, values in samples.items():
+        row = (statistics.median(values), min(values), max(values))
+        lines.append(f"| {name} | " + " | ".join(f"{value:.3g}" for value in row) + f" | {len(values)} |")
+    lines += ["", "| compared | with | ratio of medians | difference | wanted |", "|---|---|---:|---:|---|"]
+    for what, against, wanted in RATIOS:
+        if what in samples and against in samples:
+            one, other = statistics.median(samples[what]), statistics.median(samples[against])
+            lines.append(f"| {what} | {against} | {one / other:.2f} | {one - other:+.3g} | {wanted} |")
+    return lines
