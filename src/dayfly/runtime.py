@@ -16,14 +16,14 @@ import subprocess
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
 from dayfly.errors import BoundaryUnusable, HostError, RuntimeMissing, RuntimeTooOld
 from dayfly.paths import Paths, default_paths, make_directory, write_atomically
 
-__all__ = ["FLOOR", "Feature", "Runsc", "explain_age", "find_runsc", "inspect_runsc"]
+__all__ = ["FLOOR", "Feature", "Runsc", "date_of", "explain_age", "find_runsc", "inspect_runsc"]
 
 FLOOR = datetime.date(2024, 7, 29)
 """The oldest build that is accepted: systrap as the default platform, checkpoints without compression."""
@@ -60,7 +60,7 @@ class Runsc:
     version: str
     date: datetime.date | None
     features: frozenset[Feature]
-    flags: frozenset[str]
+    flags: frozenset[str] = field(repr=False)
 
     def has(self, feature: Feature) -> bool:
         return feature in self.features
@@ -176,7 +176,7 @@ def _module_version(path: Path) -> str | None:
 
 
 def _judge(path: Path, answers: _Answers) -> Runsc:
-    date = _date(answers.version)
+    date = date_of(answers.version)
     able = "systrap" in answers.flags.get("platform", "") and "compression" in answers.checkpoint
     if (date is not None and date < FLOOR) or not able:
         raise RuntimeTooOld(
@@ -186,7 +186,7 @@ def _judge(path: Path, answers: _Answers) -> Runsc:
     return Runsc(path, answers.version, date, _features(answers), frozenset(answers.flags))
 
 
-def _date(version: str) -> datetime.date | None:
+def date_of(version: str) -> datetime.date | None:
     """The day in ``0.0~20240729.0``, ``release-20260901.0`` or ``v0.0.0-20260905035102-...``."""
     match = re.search(r"(?<!\d)(20\d\d)(\d\d)(\d\d)(?:\d{6})?(?!\d)", version)
     try:
