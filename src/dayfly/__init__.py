@@ -1,0 +1,142 @@
+"""dayfly: disposable sandboxes for code that AI agents write.
+
+Everything public is listed here and loaded when first used, so that ``import dayfly`` costs nearly nothing and works on any
+system.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dayfly.client.blocking import Commands, Contexts, Files, Port, Process, Sandbox, Watch
+    from dayfly.client.commands import AsyncCommands, AsyncProcess, Output
+    from dayfly.client.contexts import AsyncContexts
+    from dayfly.client.files import AsyncFiles, AsyncWatch, Change
+    from dayfly.client.ports import AsyncPort
+    from dayfly.client.sandbox import AsyncSandbox
+    from dayfly.errors import (
+        BoundaryUnusable,
+        DayflyError,
+        Fault,
+        FileProblem,
+        HostError,
+        ImageNotFound,
+        InputError,
+        LimitUnenforceable,
+        OutOfSpace,
+        PolicyError,
+        RuntimeMissing,
+        RuntimeTooOld,
+        SandboxEnded,
+        SandboxFileError,
+        UnknownLanguage,
+        UnsafeTree,
+    )
+    from dayfly.limits import Limits
+    from dayfly.policy import DataMount, Policy
+    from dayfly.spec import (
+        EndReason,
+        Enforcement,
+        Execution,
+        ExecutionError,
+        FileInfo,
+        FileKind,
+        LimitReport,
+        Outcome,
+        ProcessInfo,
+        ProcessResult,
+        Result,
+        Usage,
+    )
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "client.blocking": ("Commands", "Contexts", "Files", "Port", "Process", "Sandbox", "Watch"),
+    "client.commands": ("AsyncCommands", "AsyncProcess", "Output"),
+    "client.contexts": ("AsyncContexts",),
+    "client.files": ("AsyncFiles", "AsyncWatch", "Change"),
+    "client.ports": ("AsyncPort",),
+    "client.sandbox": ("AsyncSandbox",),
+    "errors": (
+        "BoundaryUnusable", "DayflyError", "Fault", "FileProblem", "HostError", "ImageNotFound", "InputError",
+        "LimitUnenforceable", "OutOfSpace", "PolicyError", "RuntimeMissing", "RuntimeTooOld", "SandboxEnded",
+        "SandboxFileError", "UnknownLanguage", "UnsafeTree",
+    ),
+    "limits": ("Limits",),
+    "policy": ("DataMount", "Policy"),
+    "spec": (
+        "EndReason", "Enforcement", "Execution", "ExecutionError", "FileInfo", "FileKind", "LimitReport", "Outcome",
+        "ProcessInfo", "ProcessResult", "Result", "Usage",
+    ),
+}  # fmt: skip
+"""Where each public name lives. A test holds this against the imports above."""
+
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "AsyncCommands",
+    "AsyncContexts",
+    "AsyncFiles",
+    "AsyncPort",
+    "AsyncProcess",
+    "AsyncSandbox",
+    "AsyncWatch",
+    "BoundaryUnusable",
+    "Change",
+    "Commands",
+    "Contexts",
+    "DataMount",
+    "DayflyError",
+    "EndReason",
+    "Enforcement",
+    "Execution",
+    "ExecutionError",
+    "Fault",
+    "FileInfo",
+    "FileKind",
+    "FileProblem",
+    "Files",
+    "HostError",
+    "ImageNotFound",
+    "InputError",
+    "LimitReport",
+    "LimitUnenforceable",
+    "Limits",
+    "OutOfSpace",
+    "Outcome",
+    "Output",
+    "Policy",
+    "PolicyError",
+    "Port",
+    "Process",
+    "ProcessInfo",
+    "ProcessResult",
+    "Result",
+    "RuntimeMissing",
+    "RuntimeTooOld",
+    "Sandbox",
+    "SandboxEnded",
+    "SandboxFileError",
+    "UnknownLanguage",
+    "UnsafeTree",
+    "Usage",
+    "Watch",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value  # found without this function from now on
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

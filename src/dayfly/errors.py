@@ -25,6 +25,7 @@ __all__ = [
     "SandboxEnded",
     "SandboxFileError",
     "UnknownLanguage",
+    "UnsafeTree",
 ]
 
 
@@ -145,3 +146,10 @@ class SandboxFileError(DayflyError):
         self.problem = problem
         self.path = path
         self.detail = detail
+
+
+class UnsafeTree(DayflyError):
+    """A directory that comes out of a sandbox holds what may not be written to this machine; nothing of it was kept."""
+
+    fault = Fault.SANDBOX
+    http_status = 422

@@ -1,0 +1,175 @@
+"""``Sandbox`` and what belongs to it: the blocking classes, made from the async ones by ``shell``'s makers.
+
+Each line below is a whole method: its parameters, types and documentation are those of the async method that it names. How
+that keeps every type, and why there is no second implementation, stands at the top of ``dayfly.client.shell``. A call waits
+on the caller's thread while the work is done on dayfly's own event loop thread (``dayfly.client.bridge``), so it works in a
+notebook, inside a running event loop, and from many threads at once. Ctrl-C in a call interrupts what runs inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
+
+from dayfly.client.backend import Opener
+from dayfly.client.bridge import shared_bridge
+from dayfly.client.commands import AsyncCommands, AsyncProcess
+from dayfly.client.contexts import AsyncContexts
+from dayfly.client.files import AsyncFiles, AsyncWatch, Change
+from dayfly.client.ports import AsyncPort
+from dayfly.client.sandbox import AsyncSandbox
+from dayfly.client.shell import Shell, blocking, iterating, reading, wrapping
+from dayfly.policy import Policy
+from dayfly.spec import EndReason, LimitReport, Usage
+
+__all__ = ["Commands", "Contexts", "Files", "Port", "Process", "Sandbox", "Watch"]
+
+
+class Process(Shell[AsyncProcess]):
+    """A command under way: write to it, read from it, wait for it. Leaving its ``with`` block kills it."""
+
+    pid: reading[AsyncProcess, int] = reading(lambda process: process.pid)
+    write_stdin = blocking(AsyncProcess.write_stdin)
+    close_stdin = blocking(AsyncProcess.close_stdin)
+    resize = blocking(AsyncProcess.resize)
+    send_signal = blocking(AsyncProcess.send_signal)
+    kill = blocking(AsyncProcess.kill)
+    detach = blocking(AsyncProcess.detach)
+    output = iterating(AsyncProcess.output)
+    wait = blocking(AsyncProcess.wait)
+    _leave = blocking(AsyncProcess.__aexit__)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._leave()
+
+
+class Commands(Shell[AsyncCommands]):
+    """``sandbox.commands``: programs inside."""
+
+    run = blocking(AsyncCommands.run)
+    start = wrapping(AsyncCommands.start, Process)
+    connect = wrapping(AsyncCommands.connect, Process)
+    list = blocking(AsyncCommands.list)
+    send_signal = blocking(AsyncCommands.send_signal)
+
+
+class Watch(Shell[AsyncWatch]):
+    """Changes as they happen: an iterator of ``Change``, and a context manager that closes it."""
+
+    next = blocking(AsyncWatch.next)
+    close = blocking(AsyncWatch.close)
+
+    def __iter__(self) -> Iterator[Change]:
+        while (change := self.next()) is not None:
+            yield change
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Files(Shell[AsyncFiles]):
+    """``sandbox.files``. Paths are absolute or relative to the home; what a path names is never left by a link.
+
+    Every method raises ``SandboxFileError`` (its ``problem`` says why), ``SandboxEnded`` or ``InputError``.
+    """
+
+    read = blocking(AsyncFiles.read)
+    read_text = blocking(AsyncFiles.read_text)
+    stream = iterating(AsyncFiles.stream)
+    download = blocking(AsyncFiles.download)
+    write = blocking(AsyncFiles.write)
+    append = blocking(AsyncFiles.append)
+    upload = blocking(AsyncFiles.upload)
+    list = iterating(AsyncFiles.list)
+    stat = blocking(AsyncFiles.stat)
+    exists = blocking(AsyncFiles.exists)
+    mkdir = blocking(AsyncFiles.mkdir)
+    rename = blocking(AsyncFiles.rename)
+    remove = blocking(AsyncFiles.remove)
+    watch = wrapping(AsyncFiles.watch, Watch)
+    download_directory = blocking(AsyncFiles.download_directory)
+    upload_directory = blocking(AsyncFiles.upload_directory)
+
+
+class Contexts(Shell[AsyncContexts]):
+    """``sandbox.contexts``: the interpreters inside, by name. One is made by the first ``run_code`` that names it."""
+
+    list = blocking(AsyncContexts.list)
+    remove = blocking(AsyncContexts.remove)
+
+
+class Port(Shell[AsyncPort]):
+    """Bytes both ways between the caller and a port inside; a context manager."""
+
+    read = blocking(AsyncPort.read)
+    write = blocking(AsyncPort.write)
+    write_eof = blocking(AsyncPort.write_eof)
+    close = blocking(AsyncPort.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Sandbox(Shell[AsyncSandbox]):
+    """A disposable sandbox: own kernel, no network, no credentials, a short life.
+
+    ``policy`` is a ``Policy``, the same as a dictionary, or ``None`` for the defaults; ``image`` replaces the policy's
+    image; ``env`` is added to the environment of everything inside (it is readable there: no secrets). ``opener`` is what
+    makes the sandbox: by default the manager embedded in this process.
+
+    It is open when made and ends with ``close()``, its ``with`` block, the end of the interpreter, or a limit; every call
+    then raises ``SandboxEnded``. A child of ``os.fork`` cannot use it and does not end it. Raises ``PolicyError``,
+    ``InputError``, ``ImageNotFound`` or ``HostError``, and then leaves nothing.
+    """
+
+    def __init__(
+        self,
+        policy: Policy | Mapping[str, Any] | None = None,
+        *,
+        image: str | None = None,
+        env: Mapping[str, str] | None = None,
+        opener: Opener | None = None,
+    ) -> None:
+        super().__init__(AsyncSandbox(policy, image=image, env=env, opener=opener), shared_bridge())
+        self._bridge.run(self._inner.open)
+
+    id: reading[AsyncSandbox, str] = reading(lambda sandbox: sandbox.id)
+    policy: reading[AsyncSandbox, Policy] = reading(lambda sandbox: sandbox.policy)
+    languages: reading[AsyncSandbox, tuple[str, ...]] = reading(lambda sandbox: sandbox.languages)
+    limits: reading[AsyncSandbox, tuple[LimitReport, ...]] = reading(lambda sandbox: sandbox.limits)
+    usage: reading[AsyncSandbox, Usage] = reading(lambda sandbox: sandbox.usage)
+    end_reason: reading[AsyncSandbox, EndReason | None] = reading(lambda sandbox: sandbox.end_reason)
+    run_code = blocking(AsyncSandbox.run_code)
+    explain = blocking(AsyncSandbox.explain)
+    connect_port = wrapping(AsyncSandbox.connect_port, Port)
+    close = blocking(AsyncSandbox.close)
+
+    @property
+    def files(self) -> Files:
+        """Files inside."""
+        return Files(self._inner.files, self._bridge)
+
+    @property
+    def commands(self) -> Commands:
+        """Programs inside."""
+        return Commands(self._inner.commands, self._bridge)
+
+    @property
+    def contexts(self) -> Contexts:
+        """The interpreters inside, by name."""
+        return Contexts(self._inner.contexts, self._bridge)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

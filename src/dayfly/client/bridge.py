@@ -1,0 +1,199 @@
+"""An event loop on a thread of its own, for callers who have none or must not be blocked by theirs.
+
+Laws: there is one per process, made at first use. A child of ``os.fork`` has none of it and makes its own; what it
+inherited is never touched, since both processes' epoll is one. At the interpreter's exit everything opened over it is
+closed. Whoever waits can be interrupted: the work inside is then cancelled, and waited for, before the interrupt goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import contextvars
+import os
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
+
+from dayfly.errors import InputError, SandboxEnded
+
+__all__ = ["Bridge", "on_bridge", "shared_bridge"]
+
+T = TypeVar("T")
+
+CANCEL_SECONDS = 8.0
+"""For cancelled work to end: an interrupt's grace and the wait for its confirmation inside, and some air."""
+
+CLOSE_SECONDS = 10.0
+"""For everything to be closed at exit. Afterwards the process ends, and with it every cell."""
+
+
+class _Call(Generic[T]):
+    """One piece of work that crosses to the loop."""
+
+    def __init__(self, make: Callable[[], Awaitable[T]]) -> None:
+        self.outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
+        self._make = make
+        self._task: asyncio.Task[T] | None = None
+        self._given_up = False
+
+    def start(self) -> None:  # on the loop, like all but the constructor
+        if self._given_up:
+            self.outcome.set_exception(SandboxEnded("stopped", "interrupted before it began"))
+            return
+        self._task = asyncio.ensure_future(_awaited(self._make))
+        self._task.add_done_callback(self._finish)
+
+    def give_up(self) -> None:
+        self._given_up = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def _finish(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            self.outcome.set_exception(SandboxEnded("stopped", "dayfly was shut down"))
+        elif (error := task.exception()) is not None:
+            self.outcome.set_exception(error)
+        else:
+            self.outcome.set_result(task.result())
+        self._task = None
+
+
+async def _awaited(make: Callable[[], Awaitable[T]]) -> T:
+    return await make()
+
+
+class Bridge:
+    """Runs coroutines on its loop for callers on any other thread."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._closers: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        self._closed = False
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name="dayfly-loop", daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        with suppress(RuntimeError):  # a generator that does not want to end
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+    def run(self, make: Callable[[], Awaitable[T]]) -> T:
+        """The result of the awaitable that ``make`` makes on the loop, in the caller's context."""
+        self._check()
+        call = _Call(make)
+        try:
+            self._post(call.start)
+            return call.outcome.result()
+        except BaseException:  # an interrupt while waiting; the work's own exception is over and just goes on
+            if not call.outcome.done():
+                self._stop(call)
+            raise
+        finally:
+            del call  # its exception's traceback refers to this frame
+
+    def _post(self, function: Callable[[], None]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(function, context=contextvars.copy_context())
+        except RuntimeError as error:
+            raise SandboxEnded("stopped", "dayfly was shut down") from error
+
+    def _stop(self, call: _Call[T]) -> None:
+        with suppress(SandboxEnded):
+            self._post(call.give_up)
+            concurrent.futures.wait([call.outcome], timeout=CANCEL_SECONDS)
+
+    def post(self, make: Callable[[], Awaitable[object]]) -> None:
+        """Start work and wait for nothing: for finalizers, which may run on any thread."""
+        if os.getpid() == self._pid and not self._closed:
+            with suppress(SandboxEnded):
+                self._post(_Call(make).start)
+
+    @property
+    def on_loop(self) -> bool:
+        return threading.get_ident() == self._thread.ident
+
+    def _check(self) -> None:
+        if os.getpid() != self._pid:
+            raise InputError(
+                "this sandbox belongs to the process that opened it, and this is a fork of that process",
+                remedy="open a new Sandbox in the child",
+            )
+        if self.on_loop:
+            raise InputError(
+                "a Sandbox cannot be used on dayfly's own event loop thread", remedy="callbacks must be plain functions"
+            )
+
+    def at_close(self, closer: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Have ``closer`` awaited when the bridge closes."""
+        self._closers.append(closer)
+
+    def close(self) -> None:
+        """Close everything that was opened, then the loop. Idempotent; bounded in time."""
+        if self._closed or os.getpid() != self._pid:
+            return
+        self._closed = True
+        with suppress(Exception):  # the loop is stopped in any case, and the process's end ends every cell
+            asyncio.run_coroutine_threadsafe(self._wind_up(), self._loop).result(CLOSE_SECONDS)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(CLOSE_SECONDS)
+
+    async def _wind_up(self) -> None:
+        for closer in self._closers:
+            await closer()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+
+_lock = threading.Lock()
+_current: Bridge | None = None
+_inherited: list[Bridge] = []  # of a parent process: kept, so that nothing of it is ever finalized here
+_registered = False
+
+
+def shared_bridge() -> Bridge:
+    """This process's bridge."""
+    global _current
+    with _lock:
+        if _current is None or _current._closed:
+            _register()
+            _current = Bridge()
+        return _current
+
+
+def on_bridge() -> bool:
+    """Whether the calling thread is that of dayfly's own loop."""
+    return _current is not None and _current.on_loop
+
+
+def _register() -> None:
+    global _registered
+    if _registered:
+        return
+    _registered = True
+    # Executors take no work any more once the threading module shuts down, and closing needs them: so be earlier than
+    # atexit, as concurrent.futures is. The hook is CPython's own and private; without it, atexit does most of it.
+    early = getattr(threading, "_register_atexit", atexit.register)
+    early(_close_current)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_forget)
+
+
+def _close_current() -> None:
+    if _current is not None:
+        _current.close()
+
+
+def _forget() -> None:
+    global _current, _lock
+    _lock = threading.Lock()  # another thread of the parent may have held it
+    if _current is not None:
+        _inherited.append(_current)
+    _current = None

@@ -1,0 +1,252 @@
+"""Files inside. Nothing is held in memory but what ``read`` returns; everything else is streamed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, NamedTuple, Self
+
+from dayfly.client import trees
+from dayfly.client.backend import Backend
+from dayfly.client.content import Content, pieces
+from dayfly.client.local import PartFile, local_error
+from dayfly.client.names import SandboxPath, last_name, path_text
+from dayfly.client.streams import capped, closing, reading
+from dayfly.client.worker import Worker
+from dayfly.errors import FileProblem, SandboxFileError
+from dayfly.limits import GIB, MIB
+from dayfly.spec import FileInfo
+
+if TYPE_CHECKING:
+    from dayfly.client.sandbox import AsyncSandbox
+
+__all__ = ["MAX_READ", "AsyncFiles", "AsyncWatch", "Change", "LocalPath"]
+
+LocalPath = str | os.PathLike[str]
+
+MAX_READ = 256 * MIB
+"""Bytes that ``read`` takes into memory unless told otherwise: code inside may make a file of any size."""
+
+MIN_DOWNLOAD = 4 * GIB
+"""Bytes that a download may have at least: files of the image count too, so the disk limit alone is no measure."""
+
+PAGE = 1000
+MAX_ENTRIES = 1_000_000
+"""Entries of one listing: a sandbox that never stops listing must not keep the caller for ever."""
+
+
+class Change(NamedTuple):
+    """``kind`` is created, modified, removed, renamed (``path`` is the new name) or overflow (some were lost)."""
+
+    kind: str
+    path: str
+
+
+class AsyncFiles:
+    """``sandbox.files``. Paths are absolute or relative to the home; what a path names is never left by a link.
+
+    Every method raises ``SandboxFileError`` (its ``problem`` says why), ``SandboxEnded`` or ``InputError``.
+    """
+
+    def __init__(self, sandbox: AsyncSandbox, backend: Backend) -> None:
+        self._sandbox = sandbox  # kept, so that the sandbox lives as long as this is used
+        self._backend = backend
+
+    async def read(self, path: SandboxPath, *, limit: int = MAX_READ) -> bytes:
+        """The whole content. More than ``limit`` bytes is a ``SandboxFileError`` with problem ``too_large``."""
+        async with closing(self.stream(path, limit=limit)) as chunks:
+            return b"".join([chunk async for chunk in chunks])
+
+    async def read_text(self, path: SandboxPath, *, encoding: str = "utf-8", limit: int = MAX_READ) -> str:
+        """The whole content as text; undecodable bytes are replaced."""
+        return (await self.read(path, limit=limit)).decode(encoding, "replace")
+
+    async def stream(
+        self, path: SandboxPath, *, offset: int = 0, length: int | None = None, limit: int | None = None
+    ) -> AsyncIterator[bytes]:
+        """The content in pieces, ``length`` bytes from ``offset``. More than ``limit`` bytes in all is an error."""
+        name = path_text(path)
+        source = self._backend.read_file(name, offset=offset, length=length)
+        async with closing(capped(source, name, limit)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def download(self, path: SandboxPath, local: LocalPath, *, limit: int | None = None) -> int:
+        """Copy a file to this machine; returns its size. ``local`` is a file's name or an existing directory.
+
+        The local file appears whole or not at all, and replaces one that is there. ``limit`` caps its bytes (default:
+        the larger of 4 GiB and the disk limit).
+        """
+        name = path_text(path)
+        async with Worker("download") as worker:
+            part = await worker.do(partial(_part_file, local, name))
+            try:
+                size = 0
+                async with closing(self.stream(name, limit=self._most(limit))) as chunks:
+                    async for chunk in chunks:
+                        size += len(chunk)
+                        await worker.do(part.write, chunk)
+                await worker.do(part.commit)
+                return size
+            finally:
+                part.discard()
+
+    async def write(
+        self, path: SandboxPath, content: Content, *, mode: int = 0o644, parents: bool = True, exclusive: bool = False
+    ) -> int:
+        """Make or replace a file; returns its size. It appears whole or not at all. ``exclusive``: it must be new.
+
+        ``parents`` makes missing directories, ``mode`` are permission bits.
+        """
+        how = "create" if exclusive else "replace"
+        async with closing(pieces(content)) as chunks:
+            return await self._backend.write_file(path_text(path), chunks, how=how, mode=mode, parents=parents)
+
+    async def append(self, path: SandboxPath, content: Content, *, mode: int = 0o644, parents: bool = True) -> int:
+        """Write at the end of a file, which is made if missing; returns how many bytes were added."""
+        async with closing(pieces(content)) as chunks:
+            return await self._backend.write_file(path_text(path), chunks, how="append", mode=mode, parents=parents)
+
+    async def upload(self, local: LocalPath, path: SandboxPath | None = None, *, mode: int = 0o644) -> int:
+        """Copy a file of this machine into the sandbox; returns its size. ``path`` defaults to its name, in the home."""
+        source = Path(local)
+        name = source.name if path is None else path_text(path)
+        async with Worker("upload") as worker:
+            try:
+                file = await worker.do(_open, source)
+            except OSError as error:
+                raise local_error(source, error) from error
+            with file:
+                return await self.write(name, reading(worker, file.read), mode=mode)
+
+    async def list(self, path: SandboxPath = ".") -> AsyncIterator[FileInfo]:
+        """The entries of a directory, sorted by name, fetched a page at a time."""
+        name = path_text(path)
+        after, count, more = None, 0, True
+        while more:
+            entries, more = await self._backend.list_files(name, after=after, limit=PAGE)
+            for entry in entries:
+                if after is not None and not _bytes(after) < _bytes(entry.name):
+                    raise SandboxFileError(FileProblem.OTHER, name, "the sandbox lists names out of order")
+                after, count = entry.name, count + 1
+                yield entry
+            if more and (not entries or count >= MAX_ENTRIES):
+                raise SandboxFileError(
+                    FileProblem.TOO_LARGE, name, f"the listing does not end, {MAX_ENTRIES} entries at most"
+                )
+
+    async def stat(self, path: SandboxPath, *, follow: bool = True) -> FileInfo:
+        """One entry. ``follow=False`` describes a link itself."""
+        return await self._backend.stat(path_text(path), follow=follow)
+
+    async def exists(self, path: SandboxPath) -> bool:
+        """Whether the path names something."""
+        try:
+            await self.stat(path)
+        except SandboxFileError as error:
+            if error.problem in (FileProblem.NOT_FOUND, FileProblem.NOT_DIRECTORY):
+                return False
+            raise
+        return True
+
+    async def mkdir(self, path: SandboxPath, *, parents: bool = True, mode: int = 0o755) -> bool:
+        """Make a directory; returns whether it is new."""
+        return await self._backend.make_directory(path_text(path), parents=parents, mode=mode)
+
+    async def rename(self, path: SandboxPath, to: SandboxPath, *, replace: bool = True) -> None:
+        """Rename. ``replace=False`` refuses if ``to`` exists."""
+        await self._backend.rename(path_text(path), path_text(to), replace=replace)
+
+    async def remove(self, path: SandboxPath, *, recursive: bool = False) -> int:
+        """Remove a file, or a directory (``recursive``: with all it holds); returns how many entries went."""
+        return await self._backend.remove(path_text(path), recursive=recursive)
+
+    async def watch(self, path: SandboxPath, *, recursive: bool = False) -> AsyncWatch:
+        """Follow changes below a directory, from the moment this returns. Close it when done."""
+        watch = AsyncWatch(self._sandbox, self._backend.watch(path_text(path), recursive=recursive))
+        await watch.ready()
+        return watch
+
+    async def download_directory(
+        self, path: SandboxPath, local: LocalPath, *, limit: int | None = None, members: int = trees.MAX_MEMBERS
+    ) -> int:
+        """Copy a directory to this machine as the new directory ``local``; returns how many entries it has.
+
+        What comes is not trusted: anything that would leave ``local``, special files and more than ``limit`` bytes or
+        ``members`` entries are refused with ``UnsafeTree``, and then nothing is left. Modes lose set-id bits and write
+        for others.
+        """
+        caps = trees.Caps(size=self._most(limit), members=members)
+        async with Worker("download") as worker:
+            unpacking = await worker.do(trees.Unpacking, Path(local), caps)
+            try:
+                async with closing(self._backend.pack_tree(path_text(path))) as chunks:
+                    async for chunk in chunks:
+                        await worker.do(unpacking.feed, chunk)
+                return await worker.do(unpacking.commit)
+            finally:
+                await worker.do(unpacking.discard)
+
+    async def upload_directory(self, local: LocalPath, path: SandboxPath) -> int:
+        """Copy a directory of this machine into the sandbox; returns how many entries it has.
+
+        Links stay links if they stay inside; one that leaves, or anything that is no file, directory or link, is an
+        ``InputError`` naming it, before anything is sent.
+        """
+        async with Worker("upload") as worker:
+            tree = await worker.do(trees.pack, Path(local))
+            return await self._backend.unpack_tree(path_text(path), reading(worker, tree.read))
+
+    def _most(self, limit: int | None) -> int:
+        return max(MIN_DOWNLOAD, self._sandbox.policy.limits.disk) if limit is None else limit
+
+
+class AsyncWatch:
+    """Changes as they happen: an async iterator of ``Change``, and a context manager that closes it."""
+
+    def __init__(self, sandbox: object, source: AsyncIterator[tuple[str, str]]) -> None:
+        self._sandbox = sandbox
+        self._source = source
+
+    async def ready(self) -> None:
+        """Wait until the sandbox watches. Called by ``files.watch``."""
+        await anext(self._source, None)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Change:
+        return Change(*await anext(self._source))
+
+    async def next(self) -> Change | None:
+        """The next change, or ``None`` once the watch is closed."""
+        return await anext(self, None)
+
+    async def close(self) -> None:
+        """Stop watching. Idempotent."""
+        close: Callable[[], object] | None = getattr(self._source, "aclose", None)
+        if close is not None:
+            with suppress(RuntimeError):  # a next() is under way elsewhere; it ends with the sandbox
+                await close()  # type: ignore[misc]
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+def _open(path: Path) -> IO[bytes]:
+    return path.open("rb")
+
+
+def _part_file(local: LocalPath, name: str) -> PartFile:
+    path = Path(local)
+    return PartFile(path / last_name(name) if path.is_dir() else path)
+
+
+def _bytes(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")

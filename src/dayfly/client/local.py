@@ -1,0 +1,65 @@
+"""A file on this machine that appears whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import IO
+
+from dayfly.errors import HostError, InputError, OutOfSpace
+
+__all__ = ["PartFile", "local_error"]
+
+_FULL = (28, 122)  # ENOSPC, EDQUOT
+
+
+class PartFile:
+    """What is written goes to a temporary file beside ``path``; ``commit`` puts it there, ``discard`` removes it."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises ``InputError`` or ``HostError``."""
+        self.path = path
+        try:
+            handle, name = tempfile.mkstemp(dir=path.parent, prefix=".dayfly-")
+        except OSError as error:
+            raise local_error(path, error) from error
+        self._file: IO[bytes] = os.fdopen(handle, "wb", buffering=0)
+        self._part = Path(name)
+
+    def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[self._file.write(view) :]
+        except OSError as error:
+            raise local_error(self.path, error) from error
+
+    def commit(self) -> None:
+        """A link at ``path`` is replaced, not followed."""
+        try:
+            self._part.chmod(0o666 & ~_umask())
+            self._file.close()
+            self._part.replace(self.path)
+        except OSError as error:
+            raise local_error(self.path, error) from error
+
+    def discard(self) -> None:
+        """Idempotent; does nothing after ``commit``."""
+        self._file.close()
+        self._part.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    """Asking for it means setting it for a moment; nothing that other threads make then gets more rights than usual."""
+    current = os.umask(0o077)
+    os.umask(current)
+    return current
+
+
+def local_error(path: object, error: OSError) -> HostError | InputError:
+    """Translate a failure with a file of this machine."""
+    text = f"{str(path)!r}: {error.strerror or type(error).__name__}"
+    if error.errno in _FULL:
+        return OutOfSpace(text, remedy="free some space")
+    return InputError(text)

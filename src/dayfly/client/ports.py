@@ -1,0 +1,45 @@
+"""A connection to a server inside."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from dayfly.client.backend import Backend
+
+__all__ = ["AsyncPort"]
+
+
+class AsyncPort:
+    """Bytes both ways between the caller and a port inside. Made by ``sandbox.connect_port``; a context manager."""
+
+    def __init__(self, sandbox: object, connection: Any) -> None:
+        self._sandbox = sandbox  # kept, so that the sandbox lives as long as this is used
+        self._connection = connection
+
+    @classmethod
+    async def connect(cls, sandbox: object, backend: Backend, port: int) -> AsyncPort:
+        """See ``AsyncSandbox.connect_port``."""
+        return cls(sandbox, await backend.connect_port(port))
+
+    async def read(self) -> bytes:
+        """The next bytes, as they come; empty once the other side has closed. Raises ``SandboxEnded``."""
+        data: bytes = await self._connection.read()
+        return data
+
+    async def write(self, data: bytes) -> None:
+        """Send all of it. Raises ``ConnectionResetError`` if the other side is gone."""
+        await self._connection.write(data)
+
+    async def write_eof(self) -> None:
+        """No more bytes from this side."""
+        self._connection.write_eof()
+
+    async def close(self) -> None:
+        """Both directions at once. Idempotent."""
+        await self._connection.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

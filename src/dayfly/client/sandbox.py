@@ -1,0 +1,232 @@
+"""``AsyncSandbox``: one disposable room, for code with an event loop. ``dayfly.client.blocking`` has the blocking one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Self
+
+from dayfly.client.backend import Backend, Opener
+from dayfly.client.callbacks import ExecutionCallbacks
+from dayfly.client.commands import AsyncCommands
+from dayfly.client.contexts import AsyncContexts
+from dayfly.client.embedded import Lease, lease
+from dayfly.client.files import AsyncFiles
+from dayfly.client.ports import AsyncPort
+from dayfly.client.worker import Worker
+from dayfly.errors import InputError
+from dayfly.policy import Policy, parse_policy
+from dayfly.spec import EndReason, Execution, LimitReport, Result, Usage
+
+__all__ = ["AsyncSandbox"]
+
+
+class AsyncSandbox:
+    """A disposable sandbox: own kernel, no network, no credentials, a short life.
+
+    ``policy`` is a ``Policy``, the same as a dictionary, or ``None`` for the defaults; ``image`` replaces the policy's
+    image; ``env`` is added to the environment of everything inside (it is readable there: no secrets). ``opener`` is what
+    makes the sandbox: by default the manager embedded in this process.
+
+    Opens with ``async with`` or ``open()``; ends with ``close()``, the block, or by a limit. Every call then raises
+    ``SandboxEnded``. All calls may be made concurrently. Raises ``PolicyError`` or ``InputError`` when made.
+    """
+
+    def __init__(
+        self,
+        policy: Policy | Mapping[str, Any] | None = None,
+        *,
+        image: str | None = None,
+        env: Mapping[str, str] | None = None,
+        opener: Opener | None = None,
+    ) -> None:
+        self._backend: Backend | None = None
+        self._pid = os.getpid()
+        self._policy = _policy(policy, image)
+        self._env = _environment(env)
+        self._opener = opener
+        self._lease: Lease | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    async def open(self) -> Self:
+        """Start the sandbox; returns itself. Raises ``HostError``, ``ImageNotFound`` or ``PolicyError``; then nothing is left."""
+        if self._loop is not None:
+            raise InputError("a sandbox is opened once", remedy="make a new one")
+        self._loop = asyncio.get_running_loop()
+        opener = self._opener
+        if opener is None:
+            self._lease = await lease()
+            opener = self._lease.opener
+        try:
+            self._backend = await opener.open(self._policy, env=self._env)
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def close(self) -> None:
+        """End the sandbox and everything in it. Idempotent; once begun it goes on even if the wait is cancelled."""
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(_close(self._backend, self._lease))
+        await asyncio.shield(self._closing)
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __del__(self) -> None:
+        if self._backend is None or self._closing is not None or self._pid != os.getpid():
+            return
+        warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
+        _close_later(self._loop, self._backend, self._lease)
+
+    def __repr__(self) -> str:
+        if self._backend is None:
+            return f"<{type(self).__name__} not open>"
+        ended = self._backend.end_reason
+        state = f"ended: {ended.value}" if ended else "closed" if self._closing else "open"
+        return f"<{type(self).__name__} {self._backend.id[:12]} {state}>"
+
+    def _open(self) -> Backend:
+        if self._backend is None:
+            raise InputError(
+                "the sandbox is not open", remedy="use `async with AsyncSandbox()` or `await sandbox.open()`"
+            )
+        return self._backend
+
+    @property
+    def id(self) -> str:
+        """128 random bits in hex."""
+        return self._open().id
+
+    @property
+    def policy(self) -> Policy:
+        """What the sandbox may do."""
+        return self._policy
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages that ``run_code`` knows in this image."""
+        return tuple(self._open().languages)
+
+    @property
+    def limits(self) -> tuple[LimitReport, ...]:
+        """Every limit, its value, and how this machine keeps it."""
+        return tuple(self._open().limits)
+
+    @property
+    def end_reason(self) -> EndReason | None:
+        """Why the sandbox is gone, or ``None`` while it lives."""
+        return self._open().end_reason
+
+    @property
+    def usage(self) -> Usage:
+        """What it used so far: seconds and bytes, as the host measures them."""
+        return self._open().usage()
+
+    @property
+    def files(self) -> AsyncFiles:
+        """Files inside."""
+        return AsyncFiles(self, self._open())
+
+    @property
+    def commands(self) -> AsyncCommands:
+        """Programs inside."""
+        return AsyncCommands(self, self._open())
+
+    @property
+    def contexts(self) -> AsyncContexts:
+        """The interpreters inside, by name."""
+        return AsyncContexts(self, self._open())
+
+    async def explain(self) -> dict[str, Any]:
+        """What was generated for the boundary (for gVisor: command line and OCI spec). JSON values, no secrets."""
+        return dict(self._open().explain())
+
+    async def run_code(
+        self,
+        code: str,
+        *,
+        language: str = "python",
+        context: str | None = None,
+        timeout: float | None = None,
+        output: int | None = None,
+        on_stdout: Callable[[str], object] | None = None,
+        on_stderr: Callable[[str], object] | None = None,
+        on_result: Callable[[Result], object] | None = None,
+    ) -> Execution:
+        """Run code; variables stay for the next run in the same ``context`` (default: one per language).
+
+        ``timeout`` is wall seconds (default: the policy's ``run_seconds``); ``output`` bytes that are kept (default and
+        most: the policy's ``output``). The callbacks get output while it is produced: in order, on a thread of their own,
+        and the code inside is slowed down to their pace. One that raises stops the run, and then its exception is raised
+        here. A coroutine function is awaited on the caller's loop instead.
+
+        What the code does wrong, exceptions, exits, limits, is in the ``Execution``; it is not raised. Raises
+        ``UnknownLanguage``, ``InputError``, or ``SandboxEnded`` if the sandbox was gone before. Cancelling interrupts
+        the code, and the sandbox stays usable.
+        """
+        backend = self._open()
+        async with Worker("callbacks") as worker:
+            sink = ExecutionCallbacks(worker, on_stdout, on_stderr, on_result)
+            return await backend.execute(
+                code, language=language, context=context, timeout=timeout, output=output, sink=sink if sink else None
+            )
+
+    async def connect_port(self, port: int) -> AsyncPort:
+        """Connect to a TCP port on which something inside listens on its loopback. Raises ``InputError`` if nothing does."""
+        return await AsyncPort.connect(self, self._open(), port)
+
+
+async def _close(backend: Backend | None, held: Lease | None) -> None:
+    try:
+        if backend is not None:
+            await backend.close()
+    finally:
+        if held is not None:
+            await held.release()
+
+
+def _close_later(loop: asyncio.AbstractEventLoop | None, backend: Backend, held: Lease | None) -> None:
+    """For a sandbox that nobody refers to any more. If its loop is gone, its process's end ends the cell."""
+    if loop is not None and not loop.is_closed():
+        with suppress(RuntimeError):  # closed meanwhile
+            loop.call_soon_threadsafe(lambda: _background.add(loop.create_task(_closed(backend, held))))
+
+
+_background: set[asyncio.Task[None]] = set()
+
+
+async def _closed(backend: Backend, held: Lease | None) -> None:
+    try:
+        await _close(backend, held)
+    finally:
+        if (task := asyncio.current_task()) is not None:
+            _background.discard(task)
+
+
+def _policy(policy: Policy | Mapping[str, Any] | None, image: str | None) -> Policy:
+    if policy is not None and not isinstance(policy, (Policy, Mapping)):
+        raise InputError(f"policy must be a Policy, a mapping or None, not {type(policy).__name__}")
+    parsed = parse_policy(dict(policy) if isinstance(policy, Mapping) else policy)
+    if image is None:
+        return parsed
+    if not isinstance(image, str) or not image:
+        raise InputError(f"image must be a name, not {image!r:.100}")
+    return parsed.model_copy(update={"image": image})
+
+
+def _environment(env: Mapping[str, str] | None) -> dict[str, str]:
+    found = dict(env or {})
+    for name, value in found.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise InputError(f"environment variables are text: {name!r:.100}")
+        if not name or "=" in name or "\0" in name + value:
+            raise InputError(f"not an environment variable: {name!r:.100}")
+    return found

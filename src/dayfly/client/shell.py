@@ -1,0 +1,116 @@
+"""How the blocking classes are made from the async ones: mechanically, one line a method, without losing a type.
+
+``blocking(AsyncFiles.read)`` is a function whose first parameter is a ``Shell[AsyncFiles]`` instead of an
+``AsyncFiles``, whose other parameters are exactly those of ``AsyncFiles.read`` (a ``ParamSpec``) and which returns what
+awaiting it gives. Assigned in a class body it is an ordinary method: mypy knows ``Files.read(path, *, limit=...) -> bytes``,
+``help()`` shows the async method's signature and docstring, and there is no second implementation that could drift. The
+four makers differ in what comes back: a value, an object that needs a shell of its own, an iterator, or an attribute.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+
+from dayfly.client.bridge import Bridge
+
+__all__ = ["Shell", "blocking", "iterating", "reading", "wrapping"]
+
+A = TypeVar("A")
+B = TypeVar("B")
+P = ParamSpec("P")
+T = TypeVar("T")
+S = TypeVar("S", bound="Shell[Any]")
+
+_END: Any = object()
+
+
+class Shell(Generic[A]):
+    """The blocking face of the async object ``inner``, which lives on the bridge's loop."""
+
+    __slots__ = ("__weakref__", "_bridge", "_inner")
+
+    def __init__(self, inner: A, bridge: Bridge) -> None:
+        self._inner = inner
+        self._bridge = bridge
+
+    def __repr__(self) -> str:
+        return repr(self._inner).replace("Async", "", 1)
+
+
+def blocking(function: Callable[Concatenate[A, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Shell[A], P], T]:
+    """A method that waits for the coroutine and returns its value."""
+
+    @functools.wraps(function)
+    def call(shell: Shell[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return shell._bridge.run(lambda: function(shell._inner, *args, **kwargs))
+
+    return call
+
+
+def wrapping(
+    function: Callable[Concatenate[A, P], Coroutine[Any, Any, B]], shell_type: Callable[[B, Bridge], S]
+) -> Callable[Concatenate[Shell[A], P], S]:
+    """A method that waits for the coroutine and returns its value in a shell of its own."""
+
+    @functools.wraps(function)
+    def call(shell: Shell[A], /, *args: P.args, **kwargs: P.kwargs) -> S:
+        return shell_type(shell._bridge.run(lambda: function(shell._inner, *args, **kwargs)), shell._bridge)
+
+    return call
+
+
+def iterating(
+    function: Callable[Concatenate[A, P], AsyncIterator[T]],
+) -> Callable[Concatenate[Shell[A], P], Iterator[T]]:
+    """A method that returns an iterator. Leaving it early (``break``) closes the async one."""
+
+    @functools.wraps(function)
+    def call(shell: Shell[A], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        return _iterate(function(shell._inner, *args, **kwargs), shell._bridge)
+
+    return call
+
+
+def _iterate(source: AsyncIterator[T], bridge: Bridge) -> Iterator[T]:
+    async def following() -> T:
+        return await anext(source, _END)
+
+    finished = False
+    try:
+        while (item := bridge.run(following)) is not _END:
+            yield item
+        finished = True
+    finally:
+        if not finished and hasattr(source, "aclose"):
+            _close(source.aclose, bridge)
+
+
+def _close(aclose: Callable[[], Coroutine[Any, Any, None]], bridge: Bridge) -> None:
+    """Wait, unless this is the garbage collector at work on the loop's own thread."""
+    if bridge.on_loop:
+        bridge.post(aclose)
+    else:
+        bridge.run(aclose)
+
+
+class reading(Generic[A, T]):  # noqa: N801  # a descriptor, like property
+    """An attribute of the async object, read on the loop at every look."""
+
+    def __init__(self, function: Callable[[A], T]) -> None:
+        self._function = function
+
+    @overload
+    def __get__(self, shell: None, owner: object = None) -> Self: ...
+    @overload
+    def __get__(self, shell: Shell[A], owner: object = None) -> T: ...
+    def __get__(self, shell: Shell[A] | None, owner: object = None) -> Self | T:
+        if shell is None:
+            return self
+        inner = shell._inner
+
+        async def read() -> T:
+            return self._function(inner)
+
+        return shell._bridge.run(read)

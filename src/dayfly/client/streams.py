@@ -1,0 +1,44 @@
+"""Async iterators of bytes: closed when left, capped, fed from a thread."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from dayfly.client.content import PIECE
+from dayfly.client.worker import Worker
+from dayfly.errors import FileProblem, SandboxFileError
+
+__all__ = ["capped", "closing", "reading"]
+
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def closing(source: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
+    """Close a generator when the block is left, however; what it holds inside is then given up at once, not at the
+    garbage collector's pleasure."""
+    try:
+        yield source
+    finally:
+        aclose = getattr(source, "aclose", None)
+        if aclose is not None:
+            await aclose()
+
+
+async def capped(source: AsyncIterator[bytes], path: str, limit: int | None) -> AsyncIterator[bytes]:
+    """The pieces, unless they are more than ``limit`` bytes: the size that the sandbox told is only a claim."""
+    size = 0
+    async with closing(source):
+        async for chunk in source:
+            size += len(chunk)
+            if limit is not None and size > limit:
+                raise SandboxFileError(FileProblem.TOO_LARGE, path, f"more than {limit} bytes; limit= allows more")
+            yield chunk
+
+
+async def reading(worker: Worker, read: Callable[[int], bytes]) -> AsyncIterator[bytes]:
+    """What ``read`` gives, called on the worker's thread until it gives nothing."""
+    while chunk := await worker.do(read, PIECE):
+        yield chunk
