@@ -92,7 +92,7 @@ def _find_package(host: Distribution, work: Path, architecture: str, progress: P
                 continue
             raise
         for suite in (None, f"{host.codename}-backports") if backports else (None,):
-            with suppress(ToolFailed):  # not in that suite
+            with suppress(ToolFailed, InputError):  # not in that suite
                 deb = apt.resolve_one("runsc", suite)
                 if (date_of(deb.version) or FLOOR) >= FLOOR:
                     return apt, deb

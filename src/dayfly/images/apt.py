@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-from dayfly.errors import HostError
+from dayfly.errors import HostError, InputError
 from dayfly.images.cache import Cache
 from dayfly.images.progress import Progress, Stage, Step, silent
 from dayfly.images.sources import Source, render
@@ -69,16 +69,24 @@ class Apt:
         )
 
     def resolve(self, packages: Sequence[str]) -> list[Deb]:
-        """Every package that ``packages`` (names or apt patterns) need together. Raises ``HostError``."""
-        argv = [self._get, "-qq", "--print-uris", "--assume-yes", "install", "--", *packages]
-        return _parse_uris(run(argv, what="cannot choose packages", remedy=_CHOICE_REMEDY, env=self._environment))
+        """Every package that ``packages`` (names or apt patterns) need together. Raises ``HostError``, ``InputError``."""
+        return self._choose(["--assume-yes", "install", "--", *packages])
 
     def resolve_one(self, package: str, suite: str | None = None) -> Deb:
         """One package without what it depends on."""
         wanted = f"{package}/{suite}" if suite else package
-        argv = [self._get, "-qq", "--print-uris", "download", "--", wanted]
-        found = _parse_uris(run(argv, what=f"cannot find {package}", remedy=_CHOICE_REMEDY, env=self._environment))
-        return found[0]
+        return self._choose(["download", "--", wanted])[0]
+
+    def _choose(self, arguments: Sequence[str]) -> list[Deb]:
+        argv = [self._get, "-qq", "--print-uris", *arguments]
+        try:
+            return _parse_uris(run(argv, what="cannot choose packages", remedy=_CHOICE_REMEDY, env=self._environment))
+        except ToolFailed as error:
+            unknown = sorted(set(re.findall(r"^E: Unable to locate package (\S+)", error.output, re.MULTILINE)))
+            if unknown:
+                names = ", ".join(unknown)
+                raise InputError(f"the distribution has no package {names}", remedy=_CHOICE_REMEDY) from error
+            raise
 
     def fetch(self, debs: Sequence[Deb], cache: Cache, progress: Progress = silent) -> list[Path]:
         """The files of ``debs`` in their order, from the cache or downloaded. Raises ``HostError``."""

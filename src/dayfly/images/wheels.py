@@ -22,10 +22,10 @@ from pathlib import Path, PurePosixPath
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from dayfly.errors import HostError
+from dayfly.errors import HostError, InputError
 from dayfly.images.cache import sha256_of
 from dayfly.images.progress import Progress, Stage, Step, silent
-from dayfly.images.tools import run, translate_os_error
+from dayfly.images.tools import ToolFailed, run, translate_os_error
 from dayfly.limits import GIB, MIB
 
 __all__ = ["Target", "Wheel", "pip_command", "read_metadata", "resolve_wheels", "unpack_wheel"]
@@ -36,6 +36,11 @@ _FILES_CAP = 200_000
 _METADATA_CAP = 4 * MIB
 # Rounds of adding requirements that pip overlooked; each finds at least one package, real ones end after one.
 _CLOSURE_ROUNDS = 5
+
+_PIP_REMEDY = "check the name and its version; only packages that come as wheels can be used"
+_UNREACHABLE = re.compile(
+    r"NewConnectionError|ConnectTimeout|Failed to establish|name resolution|ProxyError|Network is unr"
+)
 
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 _SCRIPT = """#!{python}
@@ -116,7 +121,7 @@ def resolve_wheels(
     """Download wheels for ``requirements`` and all that they need into ``directory``, sorted by name.
 
     pip judges markers for the Python that it runs on; what it overlooked for the target is added here. Raises
-    ``HostError`` if there is no network, no such package, or only a source distribution of it.
+    ``HostError`` if there is no network, ``InputError`` if there is no such package or no wheel of it.
     """
     wanted = list(requirements)
     for _ in range(_CLOSURE_ROUNDS):
@@ -152,12 +157,19 @@ def _download(
             done += 1
             progress(Step(Stage.DOWNLOAD, done, None, match[1].rsplit("/", 1)[-1][:80]))
 
-    run(
-        argv,
-        what="cannot obtain the wheels",
-        remedy="check the names, the network and pip's configuration; only packages that come as wheels can be used",
-        on_line=on_line,
-    )
+    try:
+        run(argv, what="cannot obtain the wheels", remedy=_PIP_REMEDY, on_line=on_line)
+    except ToolFailed as error:
+        raise _pip_failure(error) from error
+
+
+def _pip_failure(error: ToolFailed) -> HostError | InputError:
+    if _UNREACHABLE.search(error.output):
+        return HostError("pip cannot reach its package index", remedy="check the network and pip's configuration")
+    unknown = re.search(r"No matching distribution found for ([^\s(]+)", error.output)
+    if unknown:
+        return InputError(f"there is no wheel of {unknown[1]} for this image's Python", remedy=_PIP_REMEDY)
+    return error
 
 
 def _wheel(path: Path) -> Wheel:
