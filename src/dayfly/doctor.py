@@ -19,7 +19,7 @@ from dayfly.boundaries.base import Boundary
 from dayfly.errors import DayflyError
 from dayfly.images.store import Store
 from dayfly.limits import GIB
-from dayfly.paths import Paths, default_paths, untraversable
+from dayfly.paths import Paths, default_paths
 from dayfly.policy import DEFAULT_IMAGE
 from dayfly.runtime import explain_age, find_runsc
 
@@ -205,17 +205,13 @@ def _kvm() -> Finding:
     return Finding("kvm", None, f"/dev/kvm {'exists' if there else 'does not exist'}; dayfly never uses it")
 
 
-def _images(paths: Paths) -> list[Finding]:
+def _images(paths: Paths) -> Finding:
     infos = Store(paths).list()
     names = [name for info in infos for name in info.names]
     remedy = f"dayfly images build {DEFAULT_IMAGE}"
-    findings = [Finding("images", True, ", ".join(names))]
     if DEFAULT_IMAGE not in names:
-        findings = [Finding("images", False, f"the default image {DEFAULT_IMAGE!r} is not built", remedy)]
-    closed = untraversable(paths.images) if os.geteuid() == 0 and infos else None
-    if closed is not None:  # as root, the sandbox runs as another host uid, which has to reach the image
-        findings.append(Finding("image access", False, f"{closed} can be entered by root only", f"chmod o+x {closed}"))
-    return findings
+        return Finding("images", False, f"the default image {DEFAULT_IMAGE!r} is not built", remedy)
+    return Finding("images", True, ", ".join(names))
 
 
 def _disk(paths: Paths) -> Finding:

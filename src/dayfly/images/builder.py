@@ -10,32 +10,30 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dayfly.errors import HostError, ImageNotFound, OutOfSpace
+from dayfly.errors import DayflyError, HostError, ImageNotFound, OutOfSpace
 from dayfly.images import rootfs
 from dayfly.images.apt import Apt, Deb
 from dayfly.images.cache import Cache
 from dayfly.images.progress import Progress, Stage, Step, silent
 from dayfly.images.recipe import Recipe, derive, shipped_recipe
 from dayfly.images.sources import host_distribution, own_sources
-from dayfly.images.store import Package, Store
+from dayfly.images.store import Package, Store, read_image
 from dayfly.images.tools import need, run
+from dayfly.images.warm import RunInside, warm
 from dayfly.images.wheels import Target, Wheel, read_metadata, resolve_wheels, unpack_wheel
 from dayfly.limits import MIB
 from dayfly.paths import Paths, default_paths, make_directory
 from dayfly.spec import Image
 
-__all__ = ["FORMAT", "RunInside", "build", "build_derived"]
+__all__ = ["FORMAT", "build", "build_derived"]
 
 FORMAT = 1
 """Part of every digest: raised when the same packages would be unpacked into something else."""
-
-RunInside = Callable[[Image, Sequence[str]], bytes]
-"""Runs one command in a throw-away sandbox of the image and returns its (bounded) stdout. Given by the door."""
 
 # An unpacked image is some four times its packages.
 _GROWTH = 4
@@ -176,6 +174,9 @@ def _demand_space(paths: Paths, packed: int) -> None:
 
 
 def _assemble(lock: _Lock, debs: Sequence[Path], work: Path, progress: Progress, run_inside: RunInside | None) -> None:
+    # From here on nobody else on this host gets in: the image has directories that everybody may write (/tmp, the home),
+    # and what another user put there would be in everybody's sandbox. The boundary binds the rootfs for its cells.
+    work.chmod(0o700)
     root = make_directory(work / "rootfs")
     rootfs.prepare(root)
     for number, path in enumerate(debs):
@@ -189,6 +190,7 @@ def _assemble(lock: _Lock, debs: Sequence[Path], work: Path, progress: Progress,
     _compile(lock.target, root)
     size = rootfs.normalise(root)
     _write_records(lock, work, size)
+    _warm(lock.recipe.warm, work, progress, run_inside)
     shutil.rmtree(work / "apt")
     shutil.rmtree(work / "wheels", ignore_errors=True)
     run([need("sync", "coreutils"), "--file-system", str(work)], what="cannot write the image to disk")
@@ -223,6 +225,18 @@ def _host_python(version: tuple[int, int]) -> str | None:
     return (
         found if found and subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode == 0 else None
     )
+
+
+def _warm(code: str, work: Path, progress: Progress, run_inside: RunInside | None) -> None:
+    """Only a gain in time: an image is complete without, so where no sandbox can run, it is built all the same."""
+    if not code or run_inside is None:
+        return
+    progress(Step(Stage.WARM))
+    try:
+        count = warm(read_image(work), code, run_inside)
+        progress(Step(Stage.WARM, count, count))
+    except DayflyError as error:
+        progress(Step(Stage.WARM, 0, 0, f"left out: {error.message}"))
 
 
 def _write_records(lock: _Lock, work: Path, size: int) -> None:

@@ -16,6 +16,7 @@ class Stage(StrEnum):
     WHEELS = "wheels"
     FINISH = "finish"  # accounts, certificates, linker cache, rights
     COMPILE = "compile"  # byte code
+    WARM = "warm"  # caches of libraries, in a throw-away sandbox
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ class Recipe(BaseModel):
     """What an image is made of.
 
     ``suite`` is a codename of the distribution (``None``: the host's own). ``wheels`` are PEP 508 requirements without
-    URLs, extras allowed. ``prune`` are globs below the wheels' directory that are left out.
+    URLs, extras allowed. ``prune`` are globs below the wheels' directory that are left out. ``warm`` is Python that is run
+    once in a throw-away sandbox, so that what it caches in the home is there in every other.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -40,6 +41,7 @@ class Recipe(BaseModel):
     wheels: tuple[str, ...] = Field((), max_length=500)
     languages: tuple[Literal["python", "bash", "javascript"], ...] = ("python", "bash")
     prune: tuple[str, ...] = ()
+    warm: str = Field("", max_length=1000)
     environment: dict[str, str] = Field(default_factory=dict)
 
     @field_validator("apt")

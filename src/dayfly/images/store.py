@@ -24,7 +24,7 @@ from dayfly.images.tools import translate_os_error
 from dayfly.paths import Paths, default_paths, make_directory
 from dayfly.spec import Image
 
-__all__ = ["ImageInfo", "Lease", "Package", "Store"]
+__all__ = ["ImageInfo", "Lease", "Package", "Store", "read_image"]
 
 _NAME = re.compile(r"^[a-z0-9][a-z0-9._-]{0,63}$")
 _DIGEST = re.compile(r"^(?:sha256:)?([0-9a-f]{12,64})$")  # 12 digits: enough for a person, and no name looks like it
@@ -85,7 +85,7 @@ class Store:
         found = self._locate(name)
         if found is None:
             raise _not_found(name, self._root)
-        return _image(found, name if self._is_name(name) else None)
+        return read_image(found, name if self._is_name(name) else None)
 
     def list(self) -> tuple[ImageInfo, ...]:
         """All images, by their first name."""
@@ -139,6 +139,16 @@ class Store:
             raise translate_os_error(error, f"cannot remove all of the image {name}") from error
         finally:
             doomed.close()
+
+    def prune(self) -> tuple[str, ...]:
+        """Remove images that no name points to (any more) and nobody uses; return their digests."""
+        unnamed = [path for path in self._images() if not self._names_of(path)]
+        removed = []
+        for path in unnamed:
+            with suppress(HostError):  # in use: it stays for now
+                self.remove(path.name)
+                removed.append(f"sha256:{path.name}")
+        return tuple(removed)
 
     # --- for the builder ---
 
@@ -278,7 +288,8 @@ class _Work:
         os.close(self.descriptor)
 
 
-def _image(directory: Path, name: str | None) -> Image:
+def read_image(directory: Path, name: str | None = None) -> Image:
+    """The image in ``directory``, whose name is its digest. Raises ``HostError`` if it is damaged."""
     try:
         record = json.loads((directory / "image.json").read_text("utf-8"))
     except (OSError, ValueError) as error:
@@ -299,7 +310,7 @@ def _image(directory: Path, name: str | None) -> Image:
 
 def _info(directory: Path, names: tuple[str, ...]) -> ImageInfo:
     record = json.loads((directory / "image.json").read_text("utf-8"))
-    image = _image(directory, names[0] if names else None)
+    image = read_image(directory, names[0] if names else None)
     return ImageInfo(image, names, record["size"], record["created"], record["packages"])
 
 
