@@ -17,7 +17,7 @@ from dayfly.policy import Policy
 from dayfly.sandbox import Life
 from dayfly.spec import Image, Mount, SandboxSpec
 
-__all__ = ["ImageSource", "Manager"]
+__all__ = ["ImageLease", "ImageSource", "Manager", "embedded"]
 
 PRESTART = ("python",)
 """Kernels that start with the sandbox: nearly every conversation begins with Python."""
@@ -29,10 +29,17 @@ MAX_ENVIRONMENT = 64 * 1024
 """Bytes of environment variables that a caller may pass in."""
 
 
+class ImageLease(Protocol):
+    """Keeps an image from being removed while a sandbox uses it."""
+
+    def close(self) -> None: ...
+
+
 class ImageSource(Protocol):
     """Where built images come from: ``dayfly.images.Store``."""
 
     def resolve(self, name: str) -> Image: ...
+    def lease(self, image: Image) -> ImageLease: ...
 
 
 class Manager:
@@ -47,7 +54,7 @@ class Manager:
         self._boundaries = boundaries
         self._images = images
         self._agent_for = agent_for
-        self._lives: set[Life] = set()
+        self._lives: dict[Life, asyncio.Task[None]] = {}
         self._swept = False
         self._closed = False
 
@@ -60,16 +67,34 @@ class Manager:
             raise InputError("this manager is closed")
         boundary = self._boundary(policy.boundary)
         await self._sweep_once()
-        spec = await asyncio.to_thread(self._spec, policy)
-        life = await Life.open(boundary, spec, policy, env=_environment(env), prestart=_prestart(spec.image))
-        self._lives.add(life)
+        variables = _environment(env)
+        spec, lease = await asyncio.to_thread(self._prepare, policy)
+        try:
+            life = await Life.open(boundary, spec, policy, env=variables, prestart=_prestart(spec.image))
+        except BaseException:
+            lease.close()
+            raise
+        self._keep(life, lease)
         if self._closed:
             await life.close()
         return life
 
+    def _keep(self, life: Life, lease: ImageLease) -> None:
+        """Count it until it is gone, however it ends; its image is held as long."""
+
+        async def follow() -> None:
+            try:
+                await life.ended()
+            finally:
+                lease.close()
+                self._lives.pop(life, None)
+
+        self._lives[life] = asyncio.ensure_future(follow())
+
     async def explain(self, policy: Policy) -> Mapping[str, object]:
         """What ``open`` would generate, without starting anything."""
-        spec = await asyncio.to_thread(self._spec, policy)
+        spec, lease = await asyncio.to_thread(self._prepare, policy)
+        lease.close()
         return self._boundary(policy.boundary).explain(spec)
 
     def _boundary(self, name: str) -> Boundary:
@@ -85,8 +110,16 @@ class Manager:
             for boundary in self._boundaries.values():
                 await asyncio.to_thread(boundary.sweep)
 
-    def _spec(self, policy: Policy) -> SandboxSpec:
+    def _prepare(self, policy: Policy) -> tuple[SandboxSpec, ImageLease]:
         image = self._images.resolve(policy.image)
+        lease = self._images.lease(image)
+        try:
+            return self._spec(policy, image), lease
+        except BaseException:
+            lease.close()
+            raise
+
+    def _spec(self, policy: Policy, image: Image) -> SandboxSpec:
         return SandboxSpec(
             id=secrets.token_hex(ID_BYTES),
             image=image,
@@ -100,8 +133,24 @@ class Manager:
     async def close(self) -> None:
         """End every sandbox. Idempotent."""
         self._closed = True
-        lives, self._lives = self._lives, set()
+        lives = dict(self._lives)
         await asyncio.gather(*(life.close() for life in lives))
+        await asyncio.gather(*lives.values())
+
+
+def embedded() -> Manager:
+    """A manager for this process, over this machine's runsc and images. Finds out nothing until a sandbox is opened."""
+    from dayfly.agent_bundle import agent_for
+    from dayfly.boundaries.gvisor import GvisorBoundary
+    from dayfly.images import Store
+    from dayfly.paths import default_paths
+
+    paths = default_paths()
+    return Manager(
+        {"gvisor": GvisorBoundary(paths)},
+        Store(paths),
+        lambda image: agent_for(image, paths.data / "agents"),
+    )
 
 
 def _prestart(image: Image) -> tuple[str, ...]:
