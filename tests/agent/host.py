@@ -184,6 +184,8 @@ class Host:
                 raise EOFError("the agent closed the stream")
             for received in self.connection.receive(data):
                 self._dispatch(received.channel, received.message)
+                if isinstance(received.message, Event):
+                    self.connection.consume(received.channel, received.cost)
         self.flush()
 
     def _dispatch(self, number: int, message: Message) -> None:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # no import at run time: see the law of dayfly.wire
+    import signal
     from collections.abc import Callable
 
     Callback = Callable[[], None]
+else:
+    import _signal as signal  # without the enums around it, which cost 4 ms inside gVisor
 
 MAX_SOON = 64
 """Callbacks of ``call_soon`` per round: long work in slices may not starve descriptors and timers."""

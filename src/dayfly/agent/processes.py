@@ -7,7 +7,6 @@ grandchild that holds stdout. What a command that is not detached leaves behind 
 from __future__ import annotations
 
 import os
-import signal
 import time
 
 from dayfly.agent import pty
@@ -21,7 +20,10 @@ from dayfly.wire.operations import STDERR, STDIN, STDOUT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Mapping
+else:
+    import _signal as signal  # see loop.py
 
 MAX_KNOWN = 64
 """Detached commands that are remembered, running or ended: with a ring each, 16 MiB at most. More: ``busy``."""

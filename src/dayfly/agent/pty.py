@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import struct
+from _struct import pack
 
 from dayfly.agent.session import BadRequest
 
@@ -44,7 +44,7 @@ def _hand_over(fd: int, user: User) -> None:
 
 def resize(fd: int, rows: int, cols: int) -> None:
     """The foreground group gets SIGWINCH."""
-    fcntl.ioctl(fd, TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
+    fcntl.ioctl(fd, TIOCSWINSZ, pack("HHHH", rows, cols, 0, 0))
 
 
 def type_end(fd: int) -> None:

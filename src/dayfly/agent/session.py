@@ -198,6 +198,8 @@ class Session:
         try:
             for received in self.connection.receive(data):
                 self._dispatch(received.channel, received.message)
+                if isinstance(received.message, Event):
+                    self.connection.consume(received.channel, received.cost)
         except RemoteProtocolError as error:
             self.on_end(f"protocol: {error}")
             return

@@ -7,16 +7,18 @@ code of the user may inspect it.
 from __future__ import annotations
 
 import os
-import signal
 
 from dayfly.agent import census
 from dayfly.agent.census import FIRST_TAG, Process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable, Mapping, Sequence
 
     from dayfly.agent.loop import Loop
+else:
+    import _signal as signal  # see loop.py
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 

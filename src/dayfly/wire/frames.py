@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import struct
+from _struct import Struct
 
 from dayfly.wire.errors import RemoteProtocolError
 
 MAX_PAYLOAD = 1 << 20
 """Bytes. Large enough that Python on both sides reaches GB/s, small enough that a hundred of them are nothing."""
 
-_HEADER = struct.Struct("!IIB3xQQ")
+_HEADER = Struct("!IIB3xQQ")
 HEADER_SIZE = _HEADER.size
 
 

@@ -5,9 +5,9 @@ Messages are immutable values. They are plain classes and not dataclasses for th
 
 from __future__ import annotations
 
-import json
-import struct
+from _struct import Struct
 
+from dayfly.wire import jsontext
 from dayfly.wire.errors import LocalProtocolError, RemoteProtocolError
 from dayfly.wire.frames import MAX_PAYLOAD
 
@@ -20,7 +20,7 @@ ACCEPTOR = "acceptor"  # the other one
 CONTROL = 0
 """The channel of messages about the connection itself."""
 
-_U32 = struct.Struct("!I")
+_U32 = Struct("!I")
 
 
 class Message:
@@ -277,13 +277,13 @@ def _checked(row: Row, value: object) -> list[object]:
 
 def dump_json(value: object) -> bytes:
     """Compact ASCII JSON; lone surrogates (undecodable file names, PEP 383) survive as escapes."""
-    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii")
+    return jsontext.encode(value).encode("ascii")
 
 
 def load_json(payload: bytes) -> object:
     """A JSON value from hostile bytes: no NaN, no duplicate keys, bounded depth. Raises ``RemoteProtocolError``."""
     try:
-        return _DECODER.decode(payload.decode("utf-8"))
+        return _DECODE(payload.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise RemoteProtocolError(f"not JSON: {type(error).__name__}") from None
 
@@ -299,4 +299,4 @@ def _no_constant(name: str) -> object:
     raise ValueError(name)
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
+_DECODE = jsontext.decoder(_unique, _no_constant)
