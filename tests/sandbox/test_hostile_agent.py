@@ -15,7 +15,6 @@ from dayfly.sandbox.runs import CONFIRM_SECONDS
 from dayfly.spec import EndReason, Outcome
 from dayfly.testing.scripted import Asked, ScriptedBoundary, scripted_spec
 from dayfly.wire.errors import LocalProtocolError
-from dayfly.wire.frames import header
 from dayfly.wire.messages import BY_CLASS, Cancel, Data, Event, Fail, Finish, Message, Welcome, encode
 from dayfly.wire.operations import RESULTS, STDERR, STDOUT
 
@@ -90,9 +89,8 @@ async def test_a_cell_that_dies_before_the_greeting_says_why() -> None:
 
 async def forge(asked: Asked, message: Message, channel: int) -> None:
     """Send a message that the agent's own state machine would refuse to send."""
-    payload = encode(message)
-    frame = header(BY_CLASS[type(message)].kind, channel, asked.agent.connection._seq + 1, 0, len(payload))
-    await asked.agent.stream.write(frame + payload)
+    asked.agent.connection._ledger.emit(BY_CLASS[type(message)], channel, 0, encode(message))
+    await asked.agent.flush()
 
 
 @pytest.mark.parametrize(

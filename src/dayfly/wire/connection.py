@@ -1,14 +1,18 @@
 """The state machine of one connection. No I/O, no clock: bytes in, messages out, and the other way round.
 
 Laws: whatever the peer sends, ``receive`` returns messages or raises ``RemoteProtocolError``; it never blocks and never
-holds more than one frame plus what the windows allow. After an error the connection is ``CLOSED`` for good.
+holds more than one frame plus what the windows allow. After an error the connection is ``CLOSED`` for good. A call that
+raises ``LocalProtocolError`` has changed nothing.
 """
 
 from __future__ import annotations
 
+from collections import deque
+
 from dayfly.wire import flow
+from dayfly.wire.delivery import Ledger
 from dayfly.wire.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
-from dayfly.wire.frames import HEADER_SIZE, MAX_PAYLOAD, Frame, FrameReader, header
+from dayfly.wire.frames import MAX_PAYLOAD, Frame, FrameReader
 from dayfly.wire.messages import (
     ACCEPTOR,
     AGENT,
@@ -16,7 +20,10 @@ from dayfly.wire.messages import (
     BY_KIND,
     CONTROL,
     HOST,
+    LIMITS,
+    MAX_STREAM,
     OPENER,
+    SEND,
     Ack,
     Cancel,
     Credit,
@@ -31,57 +38,34 @@ from dayfly.wire.messages import (
     Open,
     Ping,
     Pong,
-    Quiesce,
-    Quiesced,
     Resume,
     Row,
     Welcome,
     decode,
     encode,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections import deque
-else:
-    from _collections import deque  # the C part alone: importing all of collections costs 4 ms inside gVisor
+from dayfly.wire.states import (
+    CLOSED,
+    DETACHED,
+    GREETING,
+    LIVE,
+    ORDINARY,
+    QUIESCED,
+    QUIESCING,
+    RECEIVED,
+    RESUMABLE,
+    RESUMING,
+    RULES,
+    SENT,
+    START,
+)
 
 PROTOCOL = 1
 
-START = "start"  # nothing said yet
-GREETING = "greeting"  # the host said Hello and waits for Welcome (it may open channels meanwhile)
-LIVE = "live"
-QUIESCING = "quiescing"  # Quiesce said or heard; Quiesced is still to come
-QUIESCED = "quiesced"
-DETACHED = "detached"  # the stream is gone; Resume on another one continues
-RESUMING = "resuming"  # Resume said, the peer's is awaited
-CLOSED = "closed"
-
-# (role, state, message class, sent or received) -> next state. What is not here and not in _ORDINARY is refused.
-_TRANSITIONS = {
-    (HOST, START, Hello, "sent"): GREETING,
-    (HOST, GREETING, Welcome, "received"): LIVE,
-    (AGENT, START, Hello, "received"): GREETING,
-    (AGENT, GREETING, Welcome, "sent"): LIVE,
-    (HOST, LIVE, Quiesce, "sent"): QUIESCING,
-    (AGENT, LIVE, Quiesce, "received"): QUIESCING,
-    (AGENT, QUIESCING, Quiesced, "sent"): QUIESCED,
-    (HOST, QUIESCING, Quiesced, "received"): QUIESCED,
-    (HOST, QUIESCED, Resume, "sent"): RESUMING,
-    (HOST, DETACHED, Resume, "sent"): RESUMING,
-    (HOST, RESUMING, Resume, "received"): LIVE,
-    (AGENT, QUIESCED, Resume, "received"): RESUMING,
-    (AGENT, DETACHED, Resume, "received"): RESUMING,
-    (AGENT, RESUMING, Resume, "sent"): LIVE,
-}
-# States in which ordinary messages may be (sent, received), by role.
-_ORDINARY = {
-    (HOST, "sent"): {GREETING, LIVE},
-    (HOST, "received"): {LIVE, QUIESCING},
-    (AGENT, "sent"): {LIVE, QUIESCING},
-    (AGENT, "received"): {GREETING, LIVE},
-}
-_RESUMABLE = {LIVE, QUIESCING, QUIESCED, DETACHED, RESUMING}
+MAX_HELD = flow.MAX_UNACKED_ALL + 2 * MAX_PAYLOAD
+"""Bytes that a connection itself holds at most between two calls, whatever the peer does: what is kept for a resume, the
+last frame of it, and one incomplete frame. What was delivered and not consumed is the application's: at most
+``flow.MAX_UNCONSUMED``."""
 
 
 class Received:
@@ -102,30 +86,11 @@ class Received:
         return f"Received({self.channel}, {self.message!r})"
 
 
-def _cost(row: Row, frame: Frame) -> int:
-    if row.cls is Data:
-        return len(frame.payload) - 1
-    return len(frame.payload) if row.cls is Event else 0
-
-
-class _Kept:
-    """A numbered frame that the peer has not acknowledged."""
-
-    __slots__ = ("channel", "kind", "parts", "seq", "size")
-
-    def __init__(self, seq: int, kind: int, channel: int, parts: tuple[bytes | memoryview, ...], size: int) -> None:
-        self.seq = seq
-        self.kind = kind
-        self.channel = channel
-        self.parts = parts
-        self.size = size
-
-
 class Connection:
     """One side of the protocol; ``role`` is ``HOST`` or ``AGENT``.
 
-    Give arriving bytes to ``receive``; write what ``take_output`` returns. Buffers given to ``send_data`` must not change
-    until acknowledged (they are kept, not copied).
+    Give arriving bytes to ``receive``; write what ``take_output`` returns, and take again when that is written. Buffers
+    given to ``send_data`` must not change until acknowledged (large ones are kept, not copied).
     """
 
     def __init__(self, role: str) -> None:
@@ -134,285 +99,295 @@ class Connection:
         self.role = role
         self.state = START
         self.epoch = 0
-        self._reader = FrameReader()
-        self._channels: dict[int, flow.Channel] = {}
-        self._pool = flow.Pool()
-        self._next_channel = 1 if role == HOST else 2
-        self._last_peer_channel = 0
-        self._output: list[bytes | memoryview] = []
-        self._kept: deque[_Kept] = deque()
-        self._unacked = 0
-        self._seq = 0
-        self._received = 0
-        self._ack_told = 0
-        self._bytes_since_ack = 0
+        self._nonce = ""
+        self._reader = FrameReader(LIMITS)
+        self._ledger = Ledger()
+        self._channels = flow.Channels(odd_is_mine=role == HOST)
+        self._grants: dict[int, flow.Channel] = {}  # channels that are owed credit, in order
+        self._pings: deque[int] = deque()  # sent, not answered
+        self._pongs: list[int] = []  # to be answered
+        self._broken: str | None = None
 
     def __repr__(self) -> str:
+        ledger = self._ledger
         return (
             f"<Connection {self.role} {self.state} epoch={self.epoch} channels={len(self._channels)} "
-            f"sent={self._seq} unacked={self._unacked} received={self._received}>"
+            f"sent={ledger.sent} unacked={ledger.unacked} received={ledger.received}>"
         )
+
+    @property
+    def held(self) -> int:
+        """Bytes held here: an incomplete frame, and what was sent and not acknowledged. Never above ``MAX_HELD``."""
+        return len(self._reader) + self._ledger.unacked
 
     # --- what the peer sent -------------------------------------------------------------------------------------
 
     def receive(self, data: bytes) -> list[Received]:
-        """Messages in the bytes that arrived, in order. Raises ``RemoteProtocolError``."""
-        if self.state == CLOSED:
-            raise RemoteProtocolError("bytes after the end of the connection")
-        self._reader.feed(data)
+        """Messages in the bytes that arrived, in order; none after ``close``. Raises ``RemoteProtocolError``."""
+        if self._broken is not None:
+            raise RemoteProtocolError(self._broken)
         found: list[Received] = []
+        if self.state == CLOSED:
+            return found
+        self._reader.feed(data)
         try:
-            while True:
-                frame = self._reader.next_frame()
-                if frame is None:
-                    break
+            while (frame := self._reader.next_frame()) is not None:
                 self._admit(frame, found)
-        except ProtocolError:
-            self.state = CLOSED
+        except ProtocolError as error:
+            self._break(str(error))
             raise
-        self._acknowledge_if_due()
+        self._reader.settle()
         return found
 
     def _admit(self, frame: Frame, found: list[Received]) -> None:
-        row = BY_KIND.get(frame.kind)
-        if row is None:
-            raise RemoteProtocolError(f"unknown kind {frame.kind}")
-        self._check_sequence(row, frame)
-        message = decode(row, frame.payload)
-        self._check_state(row, message, "received", RemoteProtocolError)
+        row = BY_KIND[frame.kind]
+        state = self._state_after(row, RECEIVED, RemoteProtocolError)
         if row.control != (frame.channel == CONTROL):
             raise RemoteProtocolError(f"{row.cls.__name__} on channel {frame.channel}")
-        if row.control:
+        acknowledged = self._ledger.arrive(row, frame)
+        message = decode(row, frame.payload, frame.stream)
+        self.state = state
+        if not row.control:
+            self._on_channel(row, frame, message, found)
+        elif row.cls is not Ack:
             self._control(message, found)
-        elif self._on_channel(row, frame, message):
-            found.append(Received(frame.channel, message, _cost(row, frame)))
+        elif not acknowledged:
+            raise RemoteProtocolError("an acknowledgement of nothing new")
 
-    def _check_sequence(self, row: Row, frame: Frame) -> None:
-        if frame.ack > self._seq:
-            raise RemoteProtocolError(f"frame {frame.ack} acknowledged, {self._seq} sent")
-        self._forget(frame.ack)
-        if not row.numbered:
-            if frame.seq:
-                raise RemoteProtocolError(f"{row.cls.__name__} with a number")
-            return
-        if frame.seq != self._received + 1:
-            raise RemoteProtocolError(f"frame {frame.seq} after frame {self._received}")
-        self._received = frame.seq
-        self._bytes_since_ack += len(frame.payload)
-
-    def _check_state(self, row: Row, message: Message, way: str, error: type[ProtocolError]) -> None:
-        me, peer = (HOST, AGENT) if self.role == HOST else (AGENT, HOST)
-        sender = me if way == "sent" else peer
-        name = row.cls.__name__
-        if row.sender in (HOST, AGENT) and row.sender != sender:
-            raise error(f"{name} is not the {sender}'s to send")
-        following = _TRANSITIONS.get((self.role, self.state, row.cls, way))
-        if following is not None:
-            self.state = following
-        elif row.cls in _STEPS or (self.state not in _ORDINARY[self.role, way] and row.cls is not Ack):
-            raise error(f"{name} {way} in state {self.state}")
+    def _state_after(self, row: Row, way: str, error: type[ProtocolError]) -> str:
+        state = RULES[self.role, way].get((self.state, row.cls))
+        if state is None:
+            raise error(f"{row.cls.__name__} {way} by the {self.role} in state {self.state}")
+        return state
 
     def _control(self, message: Message, found: list[Received]) -> None:
-        if isinstance(message, Ack):
-            return
         if isinstance(message, Ping):
-            if self._may_send:
-                self.send(Pong(message.token))
+            if len(self._pongs) >= flow.MAX_PINGS:
+                raise RemoteProtocolError(f"more than {flow.MAX_PINGS} Pings at once")
+            self._pongs.append(message.token)
             return
-        if isinstance(message, (Hello, Welcome)) and message.protocol != PROTOCOL:
-            raise RemoteProtocolError(f"protocol {message.protocol}, this side speaks {PROTOCOL}")
-        if isinstance(message, Resume):
+        if isinstance(message, Pong):
+            if not self._pings or self._pings.popleft() != message.token:
+                raise RemoteProtocolError("a Pong for no Ping")
+        elif isinstance(message, (Hello, Welcome)):
+            self._greet(message, RemoteProtocolError)
+        elif isinstance(message, Resume):
             self._resumed(message)
         found.append(Received(CONTROL, message))
 
-    def _on_channel(self, row: Row, frame: Frame, message: Message) -> bool:
-        """Whether the message is still of interest. A channel this side has closed may get late ones from its opener."""
-        if isinstance(message, Open):
-            self._opened_by_peer(frame.channel)
-            return True
-        channel = self._channels.get(frame.channel)
-        if channel is None:
-            if self._mine(frame.channel) or not 0 < frame.channel <= self._last_peer_channel:
-                raise RemoteProtocolError(f"{row.cls.__name__} on channel {frame.channel}, which is not open")
-            return False
-        if (row.sender == OPENER and channel.mine) or (row.sender == ACCEPTOR and not channel.mine):
-            raise RemoteProtocolError(f"{row.cls.__name__} from the wrong side of channel {frame.channel}")
-        self._account(channel, frame, message)
-        return True
+    def _greet(self, message: Hello | Welcome, error: type[ProtocolError]) -> None:
+        """Hello sets the nonce, on both sides; Welcome repeats it."""
+        if message.protocol != PROTOCOL:
+            raise error(f"protocol {message.protocol}, this side speaks {PROTOCOL}")
+        if isinstance(message, Hello):
+            self._nonce = message.nonce
+        elif message.nonce != self._nonce:
+            raise error("Welcome does not repeat the nonce of Hello")
 
-    def _account(self, channel: flow.Channel, frame: Frame, message: Message) -> None:
-        if isinstance(message, Data):
-            if not message.data:
-                raise RemoteProtocolError(f"Data without bytes on channel {frame.channel}")
-            if message.stream in channel.eof_received:
+    def _on_channel(self, row: Row, frame: Frame, message: Message, found: list[Received]) -> None:
+        number = frame.channel
+        if isinstance(message, Open):
+            self._channels.opened_by_peer(number)
+            found.append(Received(number, message))
+            return
+        channel = self._channels.get(number)
+        if channel is None:
+            if not self._channels.was_closed_here(number) or row.sender == ACCEPTOR:
+                raise RemoteProtocolError(f"{row.cls.__name__} on channel {number}, which is not open")
+            return  # late: its opener had not heard yet that the channel is closed. Of no interest, and not held
+        if (row.sender == OPENER and channel.mine) or (row.sender == ACCEPTOR and not channel.mine):
+            raise RemoteProtocolError(f"{row.cls.__name__} from the wrong side of channel {number}")
+        found.append(Received(number, message, self._account(channel, frame, message)))
+        if isinstance(message, (Finish, Fail)):
+            self._drop(number)
+
+    def _account(self, channel: flow.Channel, frame: Frame, message: Message) -> int:
+        """Count the message in the channel's state; returns its cost to the window."""
+        if isinstance(message, (Data, Event)):
+            if isinstance(message, Data) and channel.eof_received >> message.stream & 1:
                 raise RemoteProtocolError(f"data after end of stream {message.stream} on channel {frame.channel}")
-            channel.arrive(len(message.data))
-        elif isinstance(message, Event):
             channel.arrive(len(frame.payload))
-        elif isinstance(message, Credit):
+            return len(frame.payload)
+        if isinstance(message, Credit):
             channel.earn(message.amount)
         elif isinstance(message, Eof):
-            if not 0 <= message.stream <= 255 or message.stream in channel.eof_received:
-                raise RemoteProtocolError(f"end of stream {message.stream} on channel {frame.channel}")
-            channel.eof_received.add(message.stream)
-        elif isinstance(message, (Finish, Fail)):
-            self._drop_channel(frame.channel)
+            if channel.eof_received >> message.stream & 1:
+                raise RemoteProtocolError(f"stream {message.stream} of channel {frame.channel} ends twice")
+            channel.eof_received |= 1 << message.stream
+        return 0
 
-    def _opened_by_peer(self, number: int) -> None:
-        if self._mine(number) or number <= self._last_peer_channel:
-            raise RemoteProtocolError(f"channel {number} cannot be opened by the peer now")
-        if sum(not channel.mine for channel in self._channels.values()) >= flow.MAX_CHANNELS:
-            raise RemoteProtocolError(f"more than {flow.MAX_CHANNELS} channels")
-        self._last_peer_channel = number
-        self._channels[number] = flow.Channel(mine=False)
+    def _drop(self, number: int) -> None:
+        self._channels.drop(number)
+        self._grants.pop(number, None)
 
-    def _mine(self, number: int) -> bool:
-        return (number % 2 == 1) == (self.role == HOST)
-
-    def _drop_channel(self, number: int) -> None:
-        self._pool.release(self._channels.pop(number))
+    def _break(self, why: str) -> None:
+        self.close()
+        self._broken = why
 
     # --- what this side sends -----------------------------------------------------------------------------------
 
     def send(self, message: Message, channel: int = CONTROL) -> None:
-        """Queue any message but ``Open`` and ``Data``. Raises ``LocalProtocolError`` if it is not allowed now."""
-        row = BY_CLASS[type(message)]
-        payload = encode(message)
+        """Queue a message that is the application's to say. Raises ``LocalProtocolError`` if it is not allowed now.
+
+        An ``Event`` is refused when its window is full: nobody over there takes them. Raises ``RemoteProtocolError`` when
+        the peer acknowledges nothing, whatever it is sent.
+        """
+        row = BY_CLASS.get(type(message))
+        if row is None or row.said_by != SEND:
+            raise LocalProtocolError(f"{type(message).__name__} is not said by send()")
+        state = self._state_after(row, SENT, LocalProtocolError)
         if row.control != (channel == CONTROL):
             raise LocalProtocolError(f"{row.cls.__name__} on channel {channel}")
-        if not row.control:
-            self._prepare(row, channel, message, len(payload))
-        self._check_state(row, message, "sent", LocalProtocolError)
-        self._queue(row, channel, (payload,), len(payload))
+        payload = encode(message)
+        flows = None if row.control else self._writable(row, channel)
+        self._require_room(row)
+        if flows is not None:
+            self._count(flows, message, len(payload))
+        elif isinstance(message, (Hello, Welcome)):
+            self._greet(message, LocalProtocolError)
+        elif isinstance(message, Ping):
+            self._count_ping(message)
+        self.state = state
+        self._ledger.emit(row, channel, message.stream if isinstance(message, Eof) else 0, payload)
         if isinstance(message, (Finish, Fail)):
-            self._drop_channel(channel)
+            self._drop(channel)
 
-    def _prepare(self, row: Row, number: int, message: Message, size: int) -> None:
+    def _writable(self, row: Row, number: int) -> flow.Channel:
         channel = self._channels.get(number)
         if channel is None:
             raise LocalProtocolError(f"channel {number} is not open")
         if (row.sender == OPENER and not channel.mine) or (row.sender == ACCEPTOR and channel.mine):
             raise LocalProtocolError(f"{row.cls.__name__} is not this side's to send on channel {number}")
-        if isinstance(message, (Open, Data)):
-            raise LocalProtocolError("use open() and send_data()")
+        return channel
+
+    def _require_room(self, row: Row) -> None:
+        unacked = self._ledger.unacked
+        if row.cls in (Open, Event) and unacked >= flow.MAX_UNACKED_CALLS:
+            raise LocalProtocolError(f"{unacked} bytes are not acknowledged yet")
+        if row.numbered and unacked >= flow.MAX_UNACKED_ALL:
+            self._break("the peer acknowledges nothing")
+            raise RemoteProtocolError("the peer acknowledges nothing")
+
+    def _count(self, channel: flow.Channel, message: Message, size: int) -> None:
         if isinstance(message, Event):
+            if size + flow.FRAME_COST > channel.credit:
+                raise LocalProtocolError(f"{size} bytes to send, window has {channel.credit}")
             channel.spend(size)
         elif isinstance(message, Eof):
-            if message.stream in channel.eof_sent:
+            if channel.eof_sent >> message.stream & 1:
                 raise LocalProtocolError(f"stream {message.stream} has ended already")
-            channel.eof_sent.add(message.stream)
+            channel.eof_sent |= 1 << message.stream
+
+    def _count_ping(self, message: Ping) -> None:
+        if len(self._pings) >= flow.MAX_PINGS:
+            raise LocalProtocolError(f"{flow.MAX_PINGS} Pings are not answered yet")
+        self._pings.append(message.token)
 
     def open(self, op: str, params: dict[str, object]) -> int:
-        """Open a channel; returns its number. Raises ``LocalProtocolError`` when ``MAX_CHANNELS`` are open."""
-        message = Open(op, params)
+        """Open a channel; returns its number. Raises ``LocalProtocolError`` when ``can_open`` is false."""
         row = BY_CLASS[Open]
-        payload = encode(message)
-        if not self.can_open:
-            raise LocalProtocolError(f"{flow.MAX_CHANNELS} channels are open")
-        self._check_state(row, message, "sent", LocalProtocolError)
-        number = self._next_channel
-        self._next_channel += 2
-        self._channels[number] = flow.Channel(mine=True)
-        self._queue(row, number, (payload,), len(payload))
+        payload = encode(Open(op, params))
+        self._state_after(row, SENT, LocalProtocolError)
+        self._require_room(row)
+        if not self._channels.may_open:
+            raise LocalProtocolError(f"{flow.MAX_CHANNELS} channels are open, or all numbers are used up")
+        number = self._channels.open()
+        self._ledger.emit(row, number, 0, payload)
         return number
 
     @property
     def _may_send(self) -> bool:
         """Whether ordinary messages may go out now; between Quiesced and Resume nothing does."""
-        return self.state in _ORDINARY[self.role, "sent"]
+        return self.state in ORDINARY[self.role, SENT]
 
     @property
     def can_open(self) -> bool:
-        return sum(channel.mine for channel in self._channels.values()) < flow.MAX_CHANNELS
+        """Whether ``open`` would be accepted now."""
+        return self._may_send and self._channels.may_open and self._ledger.unacked < flow.MAX_UNACKED_CALLS
 
     def is_open(self, channel: int) -> bool:
-        return channel in self._channels
+        return self._channels.get(channel) is not None
 
     def sendable(self, channel: int) -> int:
-        """Bytes that ``send_data`` takes now on this channel (0: wait for ``Credit`` or any arriving frame)."""
+        """Bytes that ``send_data`` takes now on this channel (0: ask again after any ``receive``)."""
         state = self._channels.get(channel)
         if state is None or not self._may_send:
             return 0
-        return max(0, min(state.credit, flow.MAX_UNACKED - self._unacked, MAX_PAYLOAD - 1))
+        unacked = max(flow.MAX_UNACKED - self._ledger.unacked, flow.FAIR_SHARE - state.unacked) - flow.FRAME_COST
+        return max(0, min(state.room, unacked, MAX_PAYLOAD))
 
-    def send_data(self, channel: int, stream: int, data: bytes | memoryview) -> None:
-        """Queue bytes; at most ``sendable(channel)`` of them. Raises ``LocalProtocolError``."""
+    def send_data(self, channel: int, stream: int, data: bytes | bytearray | memoryview) -> None:
+        """Queue bytes; at least one and at most ``sendable(channel)`` of them. Raises ``LocalProtocolError``."""
         state = self._channels.get(channel)
-        size = len(data)
-        if state is None or stream in state.eof_sent:
+        if state is None or not 0 <= stream <= MAX_STREAM or state.eof_sent >> stream & 1:
             raise LocalProtocolError(f"stream {stream} of channel {channel} is not open for sending")
+        if type(data) is not bytes:
+            data = memoryview(data).cast("B")
+        size = len(data)
         if not 0 < size <= self.sendable(channel):
             raise LocalProtocolError(f"{size} bytes to send, {self.sendable(channel)} possible now")
         state.spend(size)
-        self._queue(BY_CLASS[Data], channel, (bytes((stream,)), data), size + 1)
+        self._ledger.emit(BY_CLASS[Data], channel, stream, data, state)
 
     def consume(self, channel: int, size: int) -> None:
         """The application is done with messages that cost ``size``: give the peer credit. Late calls are fine."""
         state = self._channels.get(channel)
-        if state is None:
-            return
-        give = state.consume(size, give=self._may_send)
-        if give:
-            self._credit(channel, give)
+        if state is not None:
+            state.consume(size)
+            if state.due:
+                self._grants[channel] = state
 
     def raise_window(self, channel: int, target: int = flow.BULK_WINDOW) -> None:
         """Let the peer have up to ``target`` bytes under way on a channel that moves much data."""
         state = self._channels.get(channel)
-        extra = self._pool.raise_window(state, target) if state is not None and self._may_send else 0
-        if extra:
-            self._credit(channel, extra)
-
-    def _credit(self, channel: int, amount: int) -> None:
-        self._queue(BY_CLASS[Credit], channel, (encode(Credit(amount)),), 4)
-
-    def _queue(self, row: Row, channel: int, parts: tuple[bytes | memoryview, ...], size: int) -> None:
-        seq = 0
-        if row.numbered:
-            if self._unacked > 2 * flow.MAX_UNACKED:
-                self.state = CLOSED
-                raise RemoteProtocolError("the peer acknowledges nothing")
-            self._seq = seq = self._seq + 1
-            self._kept.append(_Kept(seq, row.kind, channel, parts, size))
-            self._unacked += size + HEADER_SIZE
-        self._emit(row.kind, channel, seq, parts, size)
-
-    def _emit(self, kind: int, channel: int, seq: int, parts: tuple[bytes | memoryview, ...], size: int) -> None:
-        head = header(kind, channel, seq, self._received, size)
-        if size < 4096 or len(parts) == 1:
-            self._output.append(b"".join((head, *parts)))
-        else:
-            self._output.append(head + bytes(parts[0]))
-            self._output.extend(parts[1:])
-        self._ack_told = self._received
-        self._bytes_since_ack = 0
-
-    def _acknowledge_if_due(self) -> None:
-        frames = self._received - self._ack_told
-        if (frames >= flow.ACK_FRAMES or self._bytes_since_ack >= flow.ACK_BYTES) and self._may_send:
-            self._emit(BY_CLASS[Ack].kind, CONTROL, 0, (b"",), 0)
-
-    def _forget(self, ack: int) -> None:
-        kept = self._kept
-        while kept and kept[0].seq <= ack:
-            self._unacked -= kept.popleft().size + HEADER_SIZE
+        if state is not None:
+            self._channels.raise_window(state, target)
+            if state.due:
+                self._grants[channel] = state
 
     def take_output(self) -> list[bytes | memoryview]:
-        """Buffers to write, in order; they are this side's no more."""
-        output, self._output = self._output, []
-        return output
+        """Buffers to write, in order; they are this side's no more. Take again only when these are written.
+
+        What the machine says by itself (credit, pongs, acknowledgements) is made here and not before: a peer that does
+        not read is told nothing, so it cannot make answers pile up.
+        """
+        if self._may_send:
+            self._say_what_is_due()
+        return self._ledger.take()
 
     @property
     def has_output(self) -> bool:
-        return bool(self._output)
+        """Whether ``take_output`` would return anything."""
+        if self._ledger.has_output or not self._may_send:
+            return self._ledger.has_output
+        return self._ledger.ack_due or bool((self._grants or self._pongs) and self._may_answer)
+
+    @property
+    def _may_answer(self) -> bool:
+        return self._ledger.unacked < flow.MAX_UNACKED_CALLS
+
+    def _say_what_is_due(self) -> None:
+        if (self._pongs or self._grants) and self._may_answer:
+            for token in self._pongs:
+                self._ledger.emit(BY_CLASS[Pong], CONTROL, 0, encode(Pong(token)))
+            for number, channel in self._grants.items():
+                self._ledger.emit(BY_CLASS[Credit], number, 0, encode(Credit(channel.give())))
+            self._pongs.clear()
+            self._grants.clear()
+        if self._ledger.ack_due:
+            self._ledger.emit(BY_CLASS[Ack], CONTROL, 0, b"")
 
     # --- a stream that is drained, cut, and taken up again ---------------------------------------------------------
 
     def detach(self) -> None:
-        """The stream is gone, or about to be replaced. What was not acknowledged will be sent again after ``resume``."""
-        if self.state not in _RESUMABLE:
+        """The stream is gone, or about to be replaced. What was not acknowledged will be sent again after ``resume``.
+
+        Nothing of the old stream may be given to ``receive`` afterwards. A quiesce under way is cancelled by it.
+        """
+        if self.state not in RESUMABLE:
             raise LocalProtocolError(f"cannot be resumed from state {self.state}")
-        self._reader = FrameReader()
-        self._output.clear()
+        self._reader = FrameReader(LIMITS)
+        self._ledger.stream_gone()
         self.state = DETACHED
 
     def resume(self) -> None:
@@ -422,35 +397,32 @@ class Connection:
         self._say_resume(self.epoch + 1)
 
     def _say_resume(self, epoch: int) -> None:
-        message = Resume(epoch, self._received)
-        self._check_state(BY_CLASS[Resume], message, "sent", LocalProtocolError)
+        row = BY_CLASS[Resume]
+        self.state = self._state_after(row, SENT, LocalProtocolError)
         self.epoch = epoch
-        payload = encode(message)
-        self._emit(BY_CLASS[Resume].kind, CONTROL, 0, (payload,), len(payload))
+        self._ledger.emit(row, CONTROL, 0, encode(Resume(epoch, self._ledger.received)))
 
     def _resumed(self, message: Resume) -> None:
-        expected = self.epoch if self.role == HOST else self.epoch + 1
-        if message.epoch != expected:
-            raise RemoteProtocolError(f"epoch {message.epoch}, {expected} expected")
-        if not self._seq - len(self._kept) <= message.received <= self._seq:
-            raise RemoteProtocolError(f"resume at frame {message.received}, which this side does not keep")
-        self._forget(message.received)
+        """The host's epoch only grows, also by attempts that never arrived; the agent repeats it."""
+        known = message.epoch == self.epoch if self.role == HOST else message.epoch > self.epoch
+        if not known:
+            raise RemoteProtocolError(f"Resume of epoch {message.epoch} in epoch {self.epoch}")
+        self._ledger.acknowledge(message.received)
         if self.role == AGENT:
             self._say_resume(message.epoch)
-        for kept in self._kept:
-            self._emit(kept.kind, kept.channel, kept.seq, kept.parts, kept.size)
-        for channel in list(self._channels):
-            self.consume(channel, 0)  # credit that was held back while nothing could be sent
+        self._ledger.replay()
 
     def close(self) -> None:
-        """No more of this connection."""
+        """No more of this connection: nothing is sent, what arrives is ignored."""
         self.state = CLOSED
-        self._output.clear()
-        self._kept.clear()
+        self._reader = FrameReader(LIMITS)
+        self._ledger.clear()
         self._channels.clear()
+        self._grants.clear()
+        self._pongs.clear()
 
 
-_STEPS = {key[2] for key in _TRANSITIONS}
-"""Messages that only make sense as a step from one state to another."""
-
-__all__ = ["AGENT", "HOST", "PROTOCOL", "Cancel", "Connection", "Goodbye", "Received"]
+__all__ = [
+    "AGENT", "CLOSED", "DETACHED", "GREETING", "HOST", "LIVE", "MAX_HELD", "PROTOCOL", "QUIESCED", "QUIESCING", "RESUMING",
+    "START", "Cancel", "Connection", "Goodbye", "Received",
+]  # fmt: skip

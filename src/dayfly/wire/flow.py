@@ -2,69 +2,130 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from dayfly.wire.errors import LocalProtocolError, RemoteProtocolError
+
+FRAME_COST = 256
+"""Bytes that a frame counts beyond its payload, in every window and cap: what Python spends on holding one. Without it
+a million frames of one byte would pass as a megabyte and take three hundred."""
 
 MAX_CHANNELS = 64
 """Channels that one side may have open at once. Enough for a pool of parallel calls; each costs a window."""
 
+MAX_CHANNEL = (1 << 32) - 1
+"""Highest channel number. Numbers are never used twice."""
+
 WINDOW = 128 * 1024
 """Bytes that a channel starts with, in either direction: a few pipe buffers."""
+
+MAX_EVENT = 32 * 1024
+"""Bytes of one event's payload: a path of 4 KiB whose every byte is escaped fits."""
+
+EVENT_RESERVE = MAX_EVENT + 16 * 1024
+"""Bytes of every window that data leaves to events, so that a process can be stopped whose input nobody reads: room for
+the largest event, or for fifty small ones."""
 
 BULK_WINDOW = 2 * 1024 * 1024
 """Bytes that a transfer's receiver may raise a channel's window to, while the pool lasts."""
 
 POOL = 16 * 1024 * 1024
-"""Bytes by which all windows together may be raised. With 2 x 64 channels at 128 KiB: at most 32 MiB held in all."""
+"""Bytes by which all windows together may be raised."""
 
-MAX_CREDIT = 1 << 31
-"""Credit that a peer may have given and we did not use: more can only be an attempt to overflow something."""
+MAX_UNCONSUMED = 2 * MAX_CHANNELS * WINDOW + POOL
+"""Bytes of data, frame costs included, that a peer can make the application of this side hold: 32 MiB."""
+
+MIN_CREDIT = WINDOW // 4
+"""Bytes. Credit is given back by the quarter window; smaller crumbs can only be meant to keep us busy."""
+
+MAX_CREDIT = WINDOW + POOL
+"""Bytes. No honest window is larger; a peer that grants more lies about its memory."""
+
+MAX_PINGS = 16
+"""Pings that may be unanswered. One is enough to see that the other side lives."""
 
 MAX_UNACKED = 8 * 1024 * 1024
-"""Bytes that may be sent and not acknowledged: they are kept for a resume. Honest peers acknowledge every 256 KiB."""
+"""Bytes sent and not acknowledged at which ``Data`` stops: all of them are kept for a resume. Honest peers acknowledge
+every 256 KiB."""
+
+FAIR_SHARE = 32 * 1024
+"""Unacknowledged bytes that a channel may have beyond that: a flood on the others cannot starve it. All together: 4 MiB."""
+
+MAX_UNACKED_CALLS = 16 * 1024 * 1024
+"""Unacknowledged bytes at which ``Open`` and ``Event`` are refused here, and credit and ``Pong`` wait. Above what data
+may take, so that an interrupt gets through whatever is being uploaded."""
+
+MAX_UNACKED_ALL = 24 * 1024 * 1024
+"""Unacknowledged bytes at which the peer is broken. Only ends and closings get this far: an honest peer reads."""
 
 ACK_BYTES = 256 * 1024
 ACK_FRAMES = 64
 
 
 class Channel:
-    """Flow state of one open channel, from this side's view."""
+    """Flow state of one open channel, from this side's view.
 
-    __slots__ = ("allowance", "credit", "eof_received", "eof_sent", "mine", "taken", "window")
+    Invariant: ``allowance + taken +`` (what the application has not consumed, with frame costs) ``== window``.
+    """
+
+    __slots__ = ("allowance", "begun", "credit", "eof_received", "eof_sent", "frames", "mine", "taken", "unacked",
+                 "waiting", "window")  # fmt: skip
 
     def __init__(self, mine: bool) -> None:
         self.mine = mine  # this side opened it
         self.credit = WINDOW  # bytes this side may send
-        self.allowance = WINDOW  # bytes the peer may send
+        self.unacked = 0  # bytes of data sent and not acknowledged
         self.window = WINDOW
+        self.allowance = WINDOW  # bytes the peer may send
         self.taken = 0  # bytes consumed here and not yet given back as credit
-        self.eof_sent: set[int] = set()
-        self.eof_received: set[int] = set()
+        self.waiting = 0  # bytes received and not consumed
+        self.frames: deque[int] = deque()  # their sizes, to give a frame's cost back with its last byte
+        self.begun = 0  # bytes consumed of the first of them
+        self.eof_sent = 0  # bit n: stream n has ended
+        self.eof_received = 0
+
+    @property
+    def room(self) -> int:
+        """Bytes of data that may be sent now."""
+        return self.credit - EVENT_RESERVE - FRAME_COST
 
     def spend(self, size: int) -> None:
-        if size > self.credit:
-            raise LocalProtocolError(f"{size} bytes to send, window has {self.credit}")
-        self.credit -= size
+        self.credit -= size + FRAME_COST
 
     def arrive(self, size: int) -> None:
-        if size > self.allowance:
-            raise RemoteProtocolError(f"{size} bytes received, window had {self.allowance}")
-        self.allowance -= size
+        """A message of ``size`` bytes is the application's from now on, until it is consumed."""
+        cost = size + FRAME_COST
+        if cost > self.allowance:
+            raise RemoteProtocolError(f"{size} bytes received, window had {self.allowance - FRAME_COST}")
+        self.allowance -= cost
+        self.waiting += size
+        self.frames.append(size)
 
-    def earn(self, amount: int) -> None:
-        if amount == 0 or self.credit + amount > MAX_CREDIT:
-            raise RemoteProtocolError(f"credit of {amount} bytes is out of range")
-        self.credit += amount
-
-    def consume(self, size: int, give: bool = True) -> int:
-        """Bytes of credit to give back now (0: not worth a frame yet, or ``give`` is false: nothing can be sent)."""
+    def consume(self, size: int) -> None:
+        if not 0 <= size <= self.waiting:
+            raise LocalProtocolError(f"{size} bytes consumed, {self.waiting} received")
+        self.waiting -= size
         self.taken += size
-        if self.taken + self.allowance > self.window:
-            raise LocalProtocolError("more consumed than received")
-        if not give or self.taken * 4 < self.window:
-            return 0
+        self.begun += size
+        while self.frames and self.begun >= self.frames[0]:
+            self.begun -= self.frames.popleft()
+            self.taken += FRAME_COST
+
+    @property
+    def due(self) -> bool:
+        """Whether what was taken is worth a frame of credit."""
+        return self.taken * 4 >= self.window
+
+    def give(self) -> int:
+        """The credit to send now."""
         credit, self.taken = self.taken, 0
         self.allowance += credit
         return credit
+
+    def earn(self, amount: int) -> None:
+        if amount < MIN_CREDIT or self.credit + amount > MAX_CREDIT:
+            raise RemoteProtocolError(f"credit of {amount} bytes is out of range")
+        self.credit += amount
 
 
 class Pool:
@@ -75,13 +136,69 @@ class Pool:
     def __init__(self) -> None:
         self.left = POOL
 
-    def raise_window(self, channel: Channel, target: int) -> int:
-        """Raise to ``target`` bytes as far as the budget goes; returns the credit to send (0: none)."""
+    def raise_window(self, channel: Channel, target: int) -> None:
+        """Raise to ``target`` bytes as far as the budget goes."""
         extra = min(max(0, target - channel.window), self.left)
         self.left -= extra
         channel.window += extra
-        channel.allowance += extra
-        return extra
+        channel.taken += extra
 
     def release(self, channel: Channel) -> None:
         self.left += channel.window - WINDOW
+
+
+class Channels:
+    """All open channels of one connection, and who may open the next one under which number."""
+
+    __slots__ = ("_counts", "_last", "_next", "_odd_is_mine", "_open", "_pool")
+
+    def __init__(self, odd_is_mine: bool) -> None:
+        self._odd_is_mine = odd_is_mine
+        self._next = 1 if odd_is_mine else 2
+        self._last = 0 if odd_is_mine else -1  # the peer's latest; its next one is higher by 2
+        self._open: dict[int, Channel] = {}
+        self._counts = {True: 0, False: 0}  # mine, the peer's
+        self._pool = Pool()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def get(self, number: int) -> Channel | None:
+        return self._open.get(number)
+
+    @property
+    def may_open(self) -> bool:
+        return self._counts[True] < MAX_CHANNELS and self._next <= MAX_CHANNEL
+
+    def open(self) -> int:
+        number, self._next = self._next, self._next + 2
+        self._add(number, mine=True)
+        return number
+
+    def opened_by_peer(self, number: int) -> None:
+        if number != self._last + 2:
+            raise RemoteProtocolError(f"channel {number} cannot be opened by the peer now")
+        if self._counts[False] >= MAX_CHANNELS:
+            raise RemoteProtocolError(f"more than {MAX_CHANNELS} channels")
+        self._last = number
+        self._add(number, mine=False)
+
+    def was_closed_here(self, number: int) -> bool:
+        """Only an acceptor closes: of a channel that the peer had opened, late frames are still on their way."""
+        return (number % 2 == 1) != self._odd_is_mine and number <= self._last
+
+    def raise_window(self, channel: Channel, target: int) -> None:
+        self._pool.raise_window(channel, target)
+
+    def drop(self, number: int) -> None:
+        channel = self._open.pop(number)
+        self._counts[channel.mine] -= 1
+        self._pool.release(channel)
+
+    def clear(self) -> None:
+        for number in list(self._open):
+            self.drop(number)
+
+    def _add(self, number: int, mine: bool) -> None:
+        self._open[number] = Channel(mine)
+        self._counts[mine] += 1

@@ -5,11 +5,17 @@ Messages are immutable values. They are plain classes and not dataclasses for th
 
 from __future__ import annotations
 
-from _struct import Struct
+import struct
 
-from dayfly.wire import jsontext
 from dayfly.wire.errors import LocalProtocolError, RemoteProtocolError
+from dayfly.wire.flow import MAX_EVENT
 from dayfly.wire.frames import MAX_PAYLOAD
+from dayfly.wire.payloads import dump_json as dump_json
+from dayfly.wire.payloads import load_json as load_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 HOST = "host"
 AGENT = "agent"
@@ -17,10 +23,19 @@ EITHER = "either"
 OPENER = "opener"  # the side that opened the channel
 ACCEPTOR = "acceptor"  # the other one
 
+SEND = "send"  # said by the application through Connection.send
+MACHINE = "machine"  # said by the machine itself
+
 CONTROL = 0
 """The channel of messages about the connection itself."""
 
-_U32 = Struct("!I")
+MAX_STREAM = 255
+MAX_U32 = (1 << 32) - 1
+
+FRAME_ITEMS = 1 << 16
+"""JSON values in one frame. A page of a directory listing has ten thousand; a decoded frame then stays below 8 MiB."""
+
+_U32 = struct.Struct("!I")
 
 
 class Message:
@@ -185,9 +200,16 @@ class Goodbye(Message):
 
 
 class Row:
-    """One line of the table. ``fields`` are names and types of a JSON payload, in the constructor's order."""
+    """One line of the table.
 
-    __slots__ = ("cls", "codec", "control", "fields", "kind", "numbered", "sender")
+    ``sender`` is a role, or a side of the channel. ``fields`` are names and types, in the constructor's order. ``codec``
+    says how they are written: "json"; "stream": the stream number in the header; "data": that, and the payload is the
+    bytes; "u32". ``limit`` is the longest payload. ``said_by`` is who decides to send it: the application through
+    ``send``, a method of its own, or the machine by itself. Frames that are not ``numbered`` are not sent again after a
+    cut.
+    """
+
+    __slots__ = ("cls", "codec", "control", "fields", "kind", "limit", "numbered", "said_by", "sender")
 
     def __init__(
         self,
@@ -196,73 +218,115 @@ class Row:
         sender: str,
         fields: tuple[tuple[str, type], ...] = (),
         *,
+        limit: int = 0,
         control: bool = False,
         numbered: bool = True,
         codec: str = "json",
+        said_by: str = SEND,
     ) -> None:
         self.kind = kind
         self.cls = cls
         self.sender = sender
         self.fields = fields
+        self.limit = limit
         self.control = control
         self.numbered = numbered
         self.codec = codec
+        self.said_by = said_by
 
+
+_SMALL = 64 * 1024  # facts and texts for people; what carries code, listings or tracebacks may fill a frame
 
 TABLE = (
-    Row(1, Hello, HOST, (("protocol", int), ("nonce", str), ("options", dict)), control=True),
-    Row(2, Welcome, AGENT, (("protocol", int), ("nonce", str), ("facts", dict)), control=True),
-    Row(3, Open, EITHER, (("op", str), ("params", dict))),
-    Row(4, Data, EITHER, codec="data"),
-    Row(5, Eof, EITHER, (("stream", int),)),
-    Row(6, Event, EITHER, (("name", str), ("fields", dict))),
-    Row(7, Credit, EITHER, (("amount", int),), codec="u32"),
-    Row(8, Finish, ACCEPTOR, (("value", dict),)),
-    Row(9, Fail, ACCEPTOR, (("code", str), ("message", str))),
+    Row(1, Hello, HOST, (("protocol", int), ("nonce", str), ("options", dict)), limit=MAX_PAYLOAD, control=True),
+    Row(2, Welcome, AGENT, (("protocol", int), ("nonce", str), ("facts", dict)), limit=_SMALL, control=True),
+    Row(3, Open, EITHER, (("op", str), ("params", dict)), limit=MAX_PAYLOAD, said_by="open"),
+    Row(4, Data, EITHER, (("stream", int), ("data", bytes)), limit=MAX_PAYLOAD, codec="data", said_by="send_data"),
+    Row(5, Eof, EITHER, (("stream", int),), codec="stream"),
+    Row(6, Event, EITHER, (("name", str), ("fields", dict)), limit=MAX_EVENT),
+    Row(7, Credit, EITHER, (("amount", int),), limit=4, codec="u32", said_by=MACHINE),
+    Row(8, Finish, ACCEPTOR, (("value", dict),), limit=MAX_PAYLOAD),
+    Row(9, Fail, ACCEPTOR, (("code", str), ("message", str)), limit=_SMALL),
     Row(10, Cancel, OPENER),
-    Row(11, Ack, EITHER, control=True, numbered=False),
-    Row(12, Quiesce, HOST, control=True),
-    Row(13, Quiesced, AGENT, control=True),
-    Row(14, Resume, EITHER, (("epoch", int), ("received", int)), control=True, numbered=False),
-    Row(15, Ping, EITHER, (("token", int),), control=True, codec="u32"),
-    Row(16, Pong, EITHER, (("token", int),), control=True, codec="u32"),
-    Row(17, Goodbye, EITHER, (("reason", str),), control=True),
-)
+    Row(11, Ack, EITHER, control=True, numbered=False, said_by=MACHINE),
+    Row(12, Quiesce, HOST, control=True, numbered=False),
+    Row(13, Quiesced, AGENT, control=True, numbered=False),
+    Row(14, Resume, EITHER, (("epoch", int), ("received", int)), limit=128, control=True, numbered=False,
+        said_by="resume"),
+    Row(15, Ping, EITHER, (("token", int),), limit=4, control=True, codec="u32"),
+    Row(16, Pong, EITHER, (("token", int),), limit=4, control=True, codec="u32", said_by=MACHINE),
+    Row(17, Goodbye, EITHER, (("reason", str),), limit=1024, control=True),
+)  # fmt: skip
 BY_KIND = {row.kind: row for row in TABLE}
 BY_CLASS = {row.cls: row for row in TABLE}
+LIMITS = {row.kind: row.limit for row in TABLE}
 
 
 def encode(message: Message) -> bytes:
-    """The payload of any message but ``Data``. Raises ``LocalProtocolError`` if it does not fit in a frame."""
+    """The payload of a message. Raises ``LocalProtocolError`` for whatever the peer would refuse."""
     row = BY_CLASS[type(message)]
-    if row.codec == "u32":
-        return _U32.pack(getattr(message, row.fields[0][0]))
-    if not row.fields:
-        return b""
-    payload = dump_json({name: getattr(message, name) for name, _ in row.fields})
-    if len(payload) > MAX_PAYLOAD:
-        raise LocalProtocolError(f"{row.cls.__name__} of {len(payload)} bytes, {MAX_PAYLOAD} allowed")
+    for name, kind in row.fields:
+        value = getattr(message, name)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise LocalProtocolError(f"{row.cls.__name__}.{name} is not of type {kind.__name__}")
+    payload = _WRITERS[row.codec](row, message)
+    if len(payload) > row.limit:
+        raise LocalProtocolError(f"{row.cls.__name__} of {len(payload)} bytes, {row.limit} allowed")
     return payload
 
 
-def decode(row: Row, payload: bytes) -> Message:
-    """The message in ``payload``. Raises ``RemoteProtocolError`` and nothing else, whatever the bytes."""
+def _write_json(row: Row, message: Any) -> bytes:
+    if not row.fields:
+        return b""
+    try:
+        return dump_json({name: getattr(message, name) for name, _ in row.fields}, FRAME_ITEMS)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise LocalProtocolError(f"{row.cls.__name__} cannot be written: {error}") from error
+
+
+def _write_u32(row: Row, message: Any) -> bytes:
+    number = getattr(message, row.fields[0][0])
+    if not 0 <= number <= MAX_U32:
+        raise LocalProtocolError(f"{row.cls.__name__} of {number} is out of range")
+    return _U32.pack(number)
+
+
+def _write_stream(row: Row, message: Any) -> bytes:
+    if not 0 <= message.stream <= MAX_STREAM:
+        raise LocalProtocolError(f"{row.cls.__name__} on stream {message.stream}")
+    return b""
+
+
+def _write_data(row: Row, message: Any) -> bytes:
+    _write_stream(row, message)
+    if not message.data:
+        raise LocalProtocolError("Data without bytes")
+    return bytes(message.data)
+
+
+_WRITERS = {"json": _write_json, "u32": _write_u32, "stream": _write_stream, "data": _write_data}
+
+
+def decode(row: Row, payload: bytes, stream: int = 0) -> Message:
+    """The message in a frame. Raises ``RemoteProtocolError`` and nothing else, whatever the bytes."""
+    cls: Any = row.cls
     if row.codec == "data":
         if not payload:
-            raise RemoteProtocolError("Data without a stream number")
-        return Data(payload[0], payload[1:])
+            raise RemoteProtocolError(f"Data without bytes on stream {stream}")
+        return Data(stream, payload)
+    if row.codec == "stream":
+        return cls(stream)
+    if stream:
+        raise RemoteProtocolError(f"{row.cls.__name__} with a stream number")
     if row.codec == "u32":
         if len(payload) != _U32.size:
             raise RemoteProtocolError(f"{row.cls.__name__} of {len(payload)} bytes")
-        return row.cls(*_U32.unpack(payload))
-    if not row.fields:
-        if payload:
-            raise RemoteProtocolError(f"{row.cls.__name__} with a payload")
-        return row.cls()
-    return row.cls(*_checked(row, load_json(payload)))
+        return cls(*_U32.unpack(payload))
+    return cls(*_read(row, payload)) if row.fields else cls()
 
 
-def _checked(row: Row, value: object) -> list[object]:
+def _read(row: Row, payload: bytes) -> list[object]:
+    value = load_json(payload, FRAME_ITEMS)
     name = row.cls.__name__
     if not isinstance(value, dict) or len(value) != len(row.fields):
         raise RemoteProtocolError(f"{name} with other fields than the table's")
@@ -273,30 +337,3 @@ def _checked(row: Row, value: object) -> list[object]:
             raise RemoteProtocolError(f"{name}.{field} is missing or not of type {kind.__name__}")
         found.append(item)
     return found
-
-
-def dump_json(value: object) -> bytes:
-    """Compact ASCII JSON; lone surrogates (undecodable file names, PEP 383) survive as escapes."""
-    return jsontext.encode(value).encode("ascii")
-
-
-def load_json(payload: bytes) -> object:
-    """A JSON value from hostile bytes: no NaN, no duplicate keys, bounded depth. Raises ``RemoteProtocolError``."""
-    try:
-        return _DECODE(payload.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise RemoteProtocolError(f"not JSON: {type(error).__name__}") from None
-
-
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("duplicate key")
-    return found
-
-
-def _no_constant(name: str) -> object:
-    raise ValueError(name)
-
-
-_DECODE = jsontext.decoder(_unique, _no_constant)

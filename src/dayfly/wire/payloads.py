@@ -1,0 +1,106 @@
+"""JSON values to and from bytes that a hostile peer may have written.
+
+Law: what ``load_json`` returns is small, shallow and plain: at most ``MAX_ITEMS`` values, ``MAX_DEPTH`` levels, integers of
+64 bits, finite floats, no key twice. ``dump_json`` refuses to write anything else, so that the culprit is always the
+writer. Lone surrogates (undecodable file names, PEP 383) survive as escapes in both directions.
+"""
+
+from __future__ import annotations
+
+import json
+
+from dayfly.wire.errors import RemoteProtocolError
+
+MAX_DEPTH = 64
+"""Levels of nesting. Far above what anybody writes, far below where recursion ends, here and in whoever reads it next."""
+
+MAX_ITEMS = 1 << 18
+"""Values in one text. A value takes up to 120 bytes of memory for 3 bytes of text: this caps it at some 30 MiB."""
+
+MIN_INT, MAX_INT = -(1 << 63), (1 << 64) - 1
+"""Signed and unsigned 64 bits: what other languages, databases and system calls can hold."""
+
+_MAX_NUMBER = (
+    40  # characters; no 64-bit number or float's repr is longer, and converting long ones takes quadratic time
+)
+_LONG_NUMBER = b"0" * 19  # as many digits may be beyond 64 bits; all digits look alike after:
+_ALIKE = bytes.maketrans(b"123456789", b"000000000")
+
+
+def dump_json(value: object, items: int = MAX_ITEMS) -> bytes:
+    """Compact ASCII JSON. Raises ``ValueError``, ``TypeError`` or ``RecursionError`` for what cannot be written."""
+    payload = _ENCODER.encode(value).encode("ascii")
+    _measure(payload, items)
+    if _LONG_NUMBER in payload.translate(_ALIKE):
+        _DECODER.decode(payload.decode("ascii"))
+    return payload
+
+
+def load_json(payload: bytes, items: int = MAX_ITEMS) -> object:
+    """A JSON value from hostile bytes. Raises ``RemoteProtocolError`` and nothing else."""
+    try:
+        _measure(payload, items)
+        return _DECODER.decode(payload.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise RemoteProtocolError(f"not JSON: {type(error).__name__}") from None
+
+
+def _measure(payload: bytes, items: int) -> None:
+    """Refuse too many values or levels before any is made. Marks inside of strings do not count."""
+    if _marks(payload) <= MAX_DEPTH:
+        return  # the common case: too few for either
+    unescaped = payload.replace(b"\\\\", b"").replace(b'\\"', b"")
+    if unescaped.count(b'"') > 4 * items + 4:  # more strings than values and keys: do not even split them
+        raise ValueError("too many strings")
+    outside = b"".join(unescaped.split(b'"')[::2])
+    if _marks(outside) > items:
+        raise ValueError("too many values")
+    if outside.count(b"[") + outside.count(b"{") > MAX_DEPTH and _depth(outside) > MAX_DEPTH:
+        raise ValueError("too deep")
+
+
+def _marks(payload: bytes) -> int:
+    return payload.count(b",") + payload.count(b"[") + payload.count(b"{")
+
+
+def _depth(outside: bytes) -> int:
+    deepest = level = 0
+    for byte in outside.translate(None, _NOT_BRACKETS):
+        level += 1 if byte in _OPENING else -1
+        if level > deepest:
+            deepest = level
+    return deepest
+
+
+_OPENING = b"[{"
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("duplicate key")
+    return found
+
+
+def _int(text: str) -> int:
+    number = int(text) if len(text) <= _MAX_NUMBER else MAX_INT + 1
+    if not MIN_INT <= number <= MAX_INT:
+        raise ValueError("integer beyond 64 bits")
+    return number
+
+
+def _float(text: str) -> float:
+    number = float(text) if len(text) <= _MAX_NUMBER else _INFINITE
+    if number in (_INFINITE, -_INFINITE):
+        raise ValueError("float out of range")
+    return number
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(name)
+
+
+_INFINITE = float("inf")
+_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_int=_int, parse_float=_float, parse_constant=_no_constant)
