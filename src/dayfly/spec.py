@@ -191,6 +191,10 @@ class Usage:
     processes: int | None = None
 
 
+def _shortened(text: str, length: int = 60) -> str:
+    return repr(text) if len(text) <= length else f"{text[:length]!r}... ({len(text)})"
+
+
 @dataclass(frozen=True)
 class Execution:
     """What one ``run_code`` gave. ``duration`` is wall seconds on the host's clock, ``cpu_seconds`` a claim from inside.
@@ -215,6 +219,17 @@ class Execution:
     cpu_seconds: float = 0.0
     end_reason: EndReason | None = None
     limits: tuple[LimitReport, ...] = ()
+
+    def __repr__(self) -> str:
+        """One bounded line; all of it is in the fields."""
+        parts = [f"{self.outcome.value} in {self.duration:.3f} s"]
+        parts += [f"{name}={_shortened(value)}" for name in ("stdout", "stderr") if (value := getattr(self, name))]
+        parts += [f"results={len(self.results)}"] if self.results else []
+        parts += [f"error={_shortened(f'{self.error.name}: {self.error.value}')}"] if self.error else []
+        parts += [
+            f"{name}={value}" for name in ("exit_code", "signal", "limit") if (value := getattr(self, name)) is not None
+        ]
+        return f"<Execution {' '.join(parts)}>"
 
     @property
     def ok(self) -> bool:
@@ -264,6 +279,8 @@ class ProcessResult:
 
 
 class FileKind(StrEnum):
+    """What a directory entry is."""
+
     FILE = "file"
     DIRECTORY = "directory"
     SYMLINK = "symlink"

@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from dayfly.errors import InputError, SandboxEnded
 
-__all__ = ["Bridge", "on_bridge", "shared_bridge"]
+__all__ = ["Bridge", "bridge_here", "shared_bridge"]
 
 T = TypeVar("T")
 
@@ -168,9 +168,9 @@ def shared_bridge() -> Bridge:
         return _current
 
 
-def on_bridge() -> bool:
-    """Whether the calling thread is that of dayfly's own loop."""
-    return _current is not None and _current.on_loop
+def bridge_here() -> Bridge | None:
+    """The bridge whose loop the calling thread runs, if it does."""
+    return _current if _current is not None and _current.on_loop else None
 
 
 def _register() -> None:
@@ -178,8 +178,11 @@ def _register() -> None:
     if _registered:
         return
     _registered = True
-    # Executors take no work any more once the threading module shuts down, and closing needs them: so be earlier than
-    # atexit, as concurrent.futures is. The hook is CPython's own and private; without it, atexit does most of it.
+    # Executors take no work any more once the threading module shuts down, and closing needs them. So this must run
+    # before the hook that concurrent.futures.thread registers when it is imported, and the last one registered runs first.
+    # The function is CPython's own and private; without it, atexit does most of it.
+    import concurrent.futures.thread
+
     early = getattr(threading, "_register_atexit", atexit.register)
     early(_close_current)
     if hasattr(os, "register_at_fork"):

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from dayfly.client.bridge import on_bridge
+from dayfly.client.bridge import bridge_here
 from dayfly.client.worker import Worker
 from dayfly.errors import InputError
 from dayfly.spec import Result
@@ -25,7 +25,7 @@ class _Callbacks:
         for name, callback in callbacks.items():
             if callback is not None and not callable(callback):
                 raise InputError(f"{name} must be callable, not {type(callback).__name__}")
-            if inspect.iscoroutinefunction(callback) and on_bridge():
+            if inspect.iscoroutinefunction(callback) and bridge_here() is not None:
                 raise InputError(f"{name} is a coroutine function", remedy="a Sandbox calls plain functions only")
         self._any = any(callbacks.values())
 

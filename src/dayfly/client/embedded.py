@@ -1,6 +1,6 @@
 """The manager that lives in this process: one for each event loop, made at first need, gone with the last sandbox.
 
-The manager is imported only here and only when a sandbox is opened: the client itself works on any system.
+That of dayfly's own loop stays until the interpreter ends: the next ``Sandbox`` is likely, and finds it ready. The manager is imported only here and only when a sandbox is opened: the client itself works on any system.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import asyncio
 import weakref
 
 from dayfly.client.backend import Opener
+from dayfly.client.bridge import bridge_here
 
 __all__ = ["Lease", "close_all", "lease"]
 
@@ -48,6 +49,7 @@ async def lease() -> Lease:
     async with holder.lock:
         if holder.opener is None:
             await _fill(holder)
+            _keep(holder)
         assert holder.opener is not None
         holder.count += 1
         return Lease(holder.opener, holder)
@@ -62,6 +64,14 @@ async def _fill(holder: _Holder) -> None:
         if making.exception() is None:
             await making.result().close()
         raise
+
+
+def _keep(holder: _Holder) -> None:
+    """On dayfly's own loop the manager stays, until the loop closes."""
+    bridge = bridge_here()
+    if bridge is not None:
+        holder.count += 1
+        bridge.at_close(close_all)
 
 
 async def close_all() -> None:

@@ -25,6 +25,9 @@ MAX_EXTENDED = 64 * 1024
 MAX_TRAILER = 1024 * 1024
 """Bytes of zeros after the end: writers pad to 10 KiB, and a stream that goes on for ever must end."""
 
+MAX_TIME = 2.0**33
+"""Seconds since the epoch, in the year 2242: beyond it some file systems fail."""
+
 
 class Kind(StrEnum):
     FILE = "file"
@@ -55,7 +58,7 @@ _DECIMAL = re.compile(rb"^[0-9]{1,20}$")
 
 @dataclass(frozen=True)
 class Member:
-    """One entry, as the stream claims it. ``name`` and ``target`` are raw bytes, not judged yet."""
+    """One entry, as the stream claims it. ``name`` and ``target`` are raw bytes, not judged yet; ``modified`` is in range."""
 
     name: bytes
     kind: Kind
@@ -81,13 +84,13 @@ class TarReader:
         """What the next bytes complete. Raises ``UnsafeTree``. The iterator must be used up before the next call."""
         view = memoryview(data)
         while view:
-            if self._padding:
-                view = self._skip(view)
-            elif self._content and self._extended is None:
+            if self._content and self._extended is None:
                 piece = bytes(view[: self._content])
                 self._content -= len(piece)
                 view = view[len(piece) :]
                 yield piece
+            elif self._padding:
+                view = self._skip(view)
             else:
                 wanted = self._content if self._extended is not None else BLOCK
                 part = view[: wanted - len(self._buffer)]
@@ -208,7 +211,7 @@ def _time(override: bytes | None, block: bytes) -> float:
         value = float(override) if override is not None else float(_number(block[136:148], "time"))
     except ValueError:
         raise UnsafeTree("an unreadable time in a header") from None
-    return value if math.isfinite(value) else 0.0
+    return min(max(value, 0.0), MAX_TIME) if math.isfinite(value) else 0.0
 
 
 def _pax(data: bytes) -> dict[str, bytes]:

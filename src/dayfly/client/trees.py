@@ -33,7 +33,6 @@ MAX_NAME = 255  # bytes: Linux's NAME_MAX
 MAX_PATH = 4096 - 512  # bytes: Linux's PATH_MAX, less what the place of the directory itself needs
 
 _READ = 256 * KIB
-_MAX_TIME = 2**33  # the year 2242: beyond it some file systems fail
 
 
 @dataclass(frozen=True)
@@ -133,6 +132,7 @@ class Unpacking:
         self._size = 0
         self._file: int | None = None
         self._left = 0  # bytes that the current file still gets
+        self._modified = 0.0
         _refuse_occupied(local)
         try:
             self._part = Path(tempfile.mkdtemp(prefix=".dayfly-", dir=local.parent))
@@ -204,7 +204,7 @@ class Unpacking:
         self._file, self._left = descriptor, member.size
         self._count(made)
         os.fchmod(descriptor, member.mode & 0o755 | 0o600)
-        self._modified = min(max(member.modified, 0.0), _MAX_TIME)
+        self._modified = member.modified
         self._close_if_complete()
 
     def _write(self, content: bytes) -> None:
