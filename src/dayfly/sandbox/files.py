@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -98,7 +98,7 @@ class FileCalls:
             await _send_all(call, chunks)
             return int((await call.answer())["members"])
 
-    async def configure(self, env: dict[str, str]) -> None:
+    async def configure(self, env: Mapping[str, str]) -> None:
         """Set environment variables for everything that is started from now on."""
         await self._answer(ops.CONFIGURE, {"env": dict(env), "limits": {}, "hostname": None}, "")
 
