@@ -1,0 +1,128 @@
+"""gVisor as a boundary: every cell has a kernel of its own, in user space, and no network device."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from dayfly.boundaries.base import Cell, Guarantees, ProbeReport
+from dayfly.boundaries.gvisor import enforcement
+from dayfly.boundaries.gvisor.abilities import Abilities, detect
+from dayfly.boundaries.gvisor.cell import GvisorCell
+from dayfly.boundaries.gvisor.guard import Caps
+from dayfly.boundaries.gvisor.layout import lay_out
+from dayfly.boundaries.gvisor.meter import Meter, SentryGone
+from dayfly.boundaries.gvisor.probe import probe
+from dayfly.boundaries.gvisor.start import Plan, Started, begin, find_sentry, read_back, translate
+from dayfly.boundaries.gvisor.sweep import sweep
+from dayfly.boundaries.processes import in_spawner
+from dayfly.errors import BoundaryUnusable, DayflyError, InputError
+from dayfly.limits import Limits
+from dayfly.paths import Paths, default_paths
+from dayfly.spec import SandboxSpec
+
+__all__ = ["GvisorBoundary"]
+
+_ID = re.compile(r"[0-9a-f]{32}")
+_HOSTNAME = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?")
+
+
+class GvisorBoundary:
+    """Cheap to make; finds out what the machine offers when it is first used. Safe from several loops and threads.
+
+    ``paths`` says where cells lie; ``abilities`` replaces what would be detected.
+    """
+
+    name = "gvisor"
+
+    def __init__(self, paths: Paths | None = None, abilities: Abilities | None = None) -> None:
+        self._paths = paths or default_paths()
+        self._abilities = abilities
+        self._detecting = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<GvisorBoundary {self._paths.cells}>"
+
+    @property
+    def abilities(self) -> Abilities:
+        """Raises ``BoundaryUnusable``; that is not remembered, so what was mended is seen."""
+        with self._detecting:
+            if self._abilities is None:
+                self._abilities = detect()
+            return self._abilities
+
+    @property
+    def guarantees(self) -> Guarantees:
+        reports = enforcement.report(Limits(), self.abilities)
+        return Guarantees(
+            own_kernel=True,
+            network_cut=True,
+            read_only_mounts=True,
+            separate_user=True,
+            dies_with_host_process=True,
+            limits={limit.name: limit.enforcement for limit in reports},
+        )
+
+    def probe(self) -> ProbeReport:
+        return probe(self._paths, lambda: self.abilities)
+
+    def explain(self, spec: SandboxSpec) -> Mapping[str, Any]:
+        """As ``open`` would have it; ``host_uid`` is chosen only then. Raises what ``open`` raises for a bad spec."""
+        return self._plan(spec).explain(None)
+
+    def sweep(self) -> int:
+        return sweep(self._paths.cells)
+
+    async def open(self, spec: SandboxSpec) -> Cell:
+        plan = self._plan(spec)
+        started = await _own(in_spawner(partial(begin, plan)))
+        try:
+            sentry = await find_sentry(started.footprint)
+            reports = read_back(plan, started.footprint, sentry)
+            cpus = plan.abilities.visible_cpus(spec.limits.cpus)
+            return GvisorCell(
+                spec.id,
+                started,
+                Meter(sentry, started.footprint.cgroup),
+                Caps.of(spec.limits, enforcement.memory_cap(spec.limits), cpus),
+                reports,
+                plan.explain(started.footprint.directory.uid),
+            )
+        except SentryGone as error:
+            started.abandon()
+            raise BoundaryUnusable(
+                "the sandbox ended while it was being started", remedy="run: dayfly doctor"
+            ) from error
+        except OSError as error:
+            started.abandon()
+            raise translate(error) from error
+        except BaseException:  # cancelled, or refused: nothing may be left
+            started.abandon()
+            raise
+
+    def _plan(self, spec: SandboxSpec) -> Plan:
+        if not _ID.fullmatch(spec.id):
+            raise InputError(f"a sandbox id is 32 hexadecimal digits: {spec.id!r}")
+        if not _HOSTNAME.fullmatch(spec.hostname):
+            raise InputError(f"not a hostname: {spec.hostname!r}")
+        abilities = self.abilities
+        reports = enforcement.report(spec.limits, abilities)
+        enforcement.refuse_unenforced(spec, reports, abilities)
+        return Plan(spec, abilities, lay_out(self._paths.cells, spec, foreign=abilities.foreign), reports)
+
+
+async def _own(work: Future[Started]) -> Started:
+    """What ``work`` starts. When cancelled meanwhile, waits for it (some 10 ms), undoes it, and then is cancelled."""
+    try:
+        return await asyncio.shield(asyncio.wrap_future(work))
+    except asyncio.CancelledError:
+        if not work.cancel():  # it is under way, or done
+            with suppress(DayflyError):  # it failed: then it has left nothing, and the cancellation is what counts
+                work.result().abandon()
+        raise

@@ -1,0 +1,65 @@
+"""The command line that starts a cell, as a value. Each step replaces the one before it in the same process.
+
+setpriv: die with dayfly. unshare: a private mount namespace, where what is mounted vanishes with the cell (and for an
+ordinary user a user namespace). launch.sh: join the cgroups, mount the root, and what the cell's user could not reach. Then runsc.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from dayfly.boundaries.gvisor.abilities import Abilities
+from dayfly.boundaries.gvisor.layout import CONTAINER, Layout
+from dayfly.limits import Limits
+from dayfly.runtime import Feature
+from dayfly.spec import SandboxSpec
+
+__all__ = ["LAUNCHER", "meminfo_file", "start_command"]
+
+LAUNCHER = Path(__file__).with_name("launch.sh")
+
+
+def start_command(abilities: Abilities, layout: Layout, spec: SandboxSpec) -> list[str]:
+    tools = abilities.tools
+    namespaces = ["--mount"] if abilities.foreign else ["--user", "--map-root-user", "--mount"]
+    return [
+        *(tools.setpriv, "--pdeathsig", "KILL", "--"),
+        *(tools.unshare, *namespaces, "--"),
+        *(tools.shell, str(LAUNCHER), *_launcher_options(abilities, layout, spec.image.rootfs), "--"),
+        *(str(abilities.runsc.path), *_runsc_flags(abilities, layout, spec.limits)),
+        *("run", f"--bundle={layout.bundle}", CONTAINER),
+    ]
+
+
+def _launcher_options(abilities: Abilities, layout: Layout, image: Path) -> Iterator[str]:
+    entrances = abilities.cgroups.paths(layout.name).values() if abilities.cgroups else ()
+    for directory in sorted(set(entrances)):
+        yield from ("--join", str(directory / "cgroup.procs"))
+    for source, place in layout.places.items():
+        yield from ("--bind", str(source), str(place))
+    yield from ("--bind", str(layout.meminfo), "/proc/meminfo")
+    yield from ("--overlay", f"{layout.skeleton}:{image}", str(layout.rootfs))
+
+
+def _runsc_flags(abilities: Abilities, layout: Layout, limits: Limits) -> Sequence[str]:
+    size = f",size={limits.disk}" if abilities.sizes_disk else ""
+    flags = [
+        f"--root={layout.root}",
+        "--network=none",
+        "--platform=systrap",
+        "--ignore-cgroups",  # the launcher has joined them
+        "--host-uds=none",
+        "--host-fifo=none",
+        f"--overlay2=root:dir={layout.overlay}{size}",
+    ]
+    if abilities.runsc.has(Feature.GOFER_NETWORK_NAMESPACE):
+        flags.append("--gofer-network-namespace=new")  # the default pins one with a mount, per --root
+    if abilities.runsc.has(Feature.HOST_SETTINGS):
+        flags.append("--host-settings=ignore")  # dayfly changes nothing on the host, so there is nothing to advise
+    return flags
+
+
+def meminfo_file(limits: Limits) -> str:
+    """What runsc takes the sandbox's MemTotal from: the limit, instead of the host's memory."""
+    return f"MemTotal:       {limits.memory // 1024} kB\n"

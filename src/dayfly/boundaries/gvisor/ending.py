@@ -1,0 +1,48 @@
+"""Why a cell ended by itself, from what the host saw of it. Pure. What it wrote to standard error is hostile text."""
+
+from __future__ import annotations
+
+import signal
+
+from dayfly.boundaries.base import CellEnd
+from dayfly.boundaries.gvisor.cgroups import Counters
+from dayfly.spec import EndReason
+
+__all__ = ["last_words", "natural_end"]
+
+_DETAIL_CHARS = 400
+"""Of what the cell wrote last: an exception's name and text, or runsc's message."""
+
+_NEAR = 0.9
+"""Share of its cap that a cell's memory has reached at least once if the cap is what the kernel killed it for."""
+
+
+def natural_end(code: int, counters: Counters, memory_cap: int, said: str) -> CellEnd:
+    """``code`` is runsc's return code: the agent's own, 128 + a signal, or minus the signal that killed runsc itself."""
+    if counters.oom_kills:
+        peak = counters.memory_peak
+        if peak is None or peak >= memory_cap * _NEAR:
+            return CellEnd(EndReason.MEMORY_LIMIT, "the kernel ended it: out of memory")
+        return CellEnd(EndReason.BOUNDARY_LOST, "killed because the host itself ran out of memory")
+    if counters.pids_refused:
+        return CellEnd(EndReason.PROCESS_LIMIT, "the kernel refused another process or thread")
+    if code < 0:
+        return CellEnd(EndReason.BOUNDARY_LOST, f"runsc was killed by {_signal(-code)}")
+    if code - 128 in (signal.SIGKILL, signal.SIGTERM):  # nobody inside may send these to the agent
+        return CellEnd(EndReason.BOUNDARY_LOST, f"killed by {_signal(code - 128)}")
+    how = f"killed by {_signal(code - 128)}" if code > 128 else f"exit code {code}"
+    return CellEnd(EndReason.CRASHED, f"the agent ended: {how}" + (f": {said}" if said else ""))
+
+
+def last_words(text: bytes) -> str:
+    """The end of what was written to standard error, as one printable line."""
+    line = " | ".join(part.strip() for part in text.decode("utf-8", "replace").splitlines() if part.strip())
+    plain = "".join(char if char.isprintable() else "?" for char in line)
+    return plain if len(plain) <= _DETAIL_CHARS else "..." + plain[-_DETAIL_CHARS:]
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal, or an exit code that only looks like one
+        return f"signal {number}"

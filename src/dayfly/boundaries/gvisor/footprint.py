@@ -1,0 +1,165 @@
+"""All that one cell has on the host: processes, cgroup, directory, bound CPUs. It can be struck down and cleared away.
+
+Nothing here needs an event loop, so it also works from the watcher's thread, at interpreter exit and in ``sweep``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import os
+import signal
+import threading
+from contextlib import suppress
+
+from dayfly.boundaries import forks
+from dayfly.boundaries.gvisor import cpus
+from dayfly.boundaries.gvisor.cgroups import CellCgroup, Counters
+from dayfly.boundaries.gvisor.directory import CellDirectory
+from dayfly.boundaries.processes import Child, children, signal_process, start_ticks, wait_gone
+
+__all__ = ["GONE_SECONDS", "Footprint"]
+
+STDERR_SIZE = 64 * 1024
+"""Bytes kept of what runsc and the agent write to standard error: a long traceback."""
+
+GONE_SECONDS = 5.0
+"""How long ended processes may take to disappear; it is some 10 ms. Beyond it, what is left stays for ``sweep``."""
+
+NO_COUNTERS = Counters(None, None, 0, 0)
+
+
+class Stderr:
+    """Standard error of a cell: a sealed piece of memory. It cannot fill a disk, and writing to it never blocks."""
+
+    def __init__(self) -> None:
+        flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+        self.descriptor = forks.keep_from_children(os.memfd_create("dayfly-stderr", flags))
+        os.ftruncate(self.descriptor, STDERR_SIZE)
+        fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
+
+    def text(self) -> bytes:
+        return os.pread(self.descriptor, STDERR_SIZE, 0).rstrip(b"\0") if self.descriptor >= 0 else b""
+
+    def close(self) -> None:
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            forks.close(descriptor)
+
+
+class Footprint:
+    """Made piece by piece while a cell starts; ``clear`` copes with any of the pieces missing."""
+
+    def __init__(self, directory: CellDirectory) -> None:
+        self.directory = directory
+        self.cgroup: CellCgroup | None = None
+        self.cpus: frozenset[int] = frozenset()
+        self.child: Child | None = None
+        self.sentry: tuple[int, int] | None = None  # pid and start
+        self.stderr = Stderr()
+        self._family: dict[int, int] = {}  # runsc's own children: pid and start
+        self._guests = -1  # the user namespace in which guest code runs, where no cgroup lists its processes
+        self._clearing = threading.RLock()
+        self._owner = os.getpid()
+        self._code: int | None = None
+        self._counters = NO_COUNTERS
+        self._said = b""
+        self._cleared = False
+        _live.add(self)
+
+    def adopt(self, sentry: int) -> bool:
+        """Remember the sentry and its siblings by pid and start. Whether they still live."""
+        assert self.child is not None
+        self._family = _identities(children(self.child.pid))
+        started = self._family.get(sentry)
+        if started is None:
+            return False
+        self.sentry = (sentry, started)
+        if self.cgroup is None:
+            self._guests = _hold_namespace(sentry)
+        return True
+
+    def strike(self) -> None:
+        """SIGKILL everything, now, without waiting. Idempotent; any thread."""
+        if self.child is not None:
+            self.child.kill()
+        if self.sentry is not None:
+            signal_process(*self.sentry, signal.SIGKILL)
+
+    def reap(self) -> tuple[int, Counters, bytes]:
+        """runsc's return code, what the kernel counted, and what was written to standard error, once it has ended."""
+        with self._clearing:
+            if self._code is None and self.child is not None:
+                self._code = self.child.reap()
+                self._counters = self.cgroup.counters() if self.cgroup else NO_COUNTERS
+                self._said = self.stderr.text()
+            return self._code or 0, self._counters, self._said
+
+    def clear(self) -> None:
+        """Strike, wait, and remove everything. Idempotent; blocks for some 10 ms; raises ``OSError`` on a sick disk."""
+        with self._clearing:
+            if self._cleared or os.getpid() != self._owner:
+                return
+            self._cleared = True
+            _live.discard(self)
+            if self.child is not None and self.sentry is None:
+                self._family = _identities(children(self.child.pid))
+            self.strike()
+            if self.child is not None and self.child.wait(GONE_SECONDS):
+                self.reap()
+            self._wait_for_stragglers()
+            self.stderr.close()
+            cpus.release(self.cpus)
+            try:
+                if self.cgroup is not None:
+                    self.cgroup.remove(GONE_SECONDS)
+            finally:
+                self.directory.remove()
+
+    def _wait_for_stragglers(self) -> None:
+        """What runs guest code ends a moment after the sentry."""
+        if self.cgroup is not None:
+            wait_gone(self.cgroup.members(), GONE_SECONDS)
+            return
+        wait_gone([pid for pid, started in self._family.items() if start_ticks(pid) == started], GONE_SECONDS)
+        if self._guests >= 0:
+            wait_gone(_living_in(os.fstat(self._guests).st_ino), GONE_SECONDS)
+            forks.close(self._guests)
+
+
+def _identities(pids: list[int]) -> dict[int, int]:
+    found = ((pid, start_ticks(pid)) for pid in pids)
+    return {pid: started for pid, started in found if started is not None}
+
+
+def _hold_namespace(pid: int) -> int:
+    """A descriptor of the process's user namespace: while it is open, no other one can get the same inode number."""
+    try:
+        return forks.keep_from_children(os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC))
+    except OSError:  # it has just ended
+        return -1
+
+
+def _living_in(namespace: int) -> set[int]:
+    """Processes of the host in that user namespace. Those that run guest code have no name to find them by."""
+    found: set[int] = set()
+    for name in os.listdir("/proc"):  # noqa: PTH208 - plain strings are enough
+        if name.isdigit():
+            with suppress(OSError):  # gone, a zombie, or another user's
+                if os.stat(f"/proc/{name}/ns/user").st_ino == namespace:  # noqa: PTH116 - for every process
+                    found.add(int(name))
+    return found
+
+
+_live: set[Footprint] = set()
+
+
+def _clear_all() -> None:
+    """At interpreter exit: a cell that nobody closed. The kernel would end it anyway, but leave its directory."""
+    for footprint in list(_live):
+        with suppress(OSError):  # nothing can be told any more; ``sweep`` will try again
+            footprint.clear()
+
+
+atexit.register(_clear_all)
+os.register_at_fork(after_in_child=_live.clear)

@@ -1,0 +1,30 @@
+#!/bin/sh
+# Runs in the private mount namespace of one cell, as the last step before runsc.
+#
+#   launch.sh [--join CGROUP_PROCS]... [--bind SOURCE TARGET]... [--overlay LOWERDIRS TARGET]... -- COMMAND...
+#
+# Joins cgroups (so that everything that follows is counted from its first moment), makes mounts that vanish with this
+# namespace, and becomes COMMAND.
+set -eu
+while [ "$1" != -- ]; do
+    case $1 in
+    --join)
+        echo 0 >"$2"
+        shift 2
+        ;;
+    --bind)
+        mount --no-mtab --bind -- "$2" "$3"
+        shift 3
+        ;;
+    --overlay)
+        mount --no-mtab -t overlay -o "ro,lowerdir=$2" overlay "$3"
+        shift 3
+        ;;
+    *)
+        echo "launch.sh: unknown option $1" >&2
+        exit 64
+        ;;
+    esac
+done
+shift
+exec "$@"

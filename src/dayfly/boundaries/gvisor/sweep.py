@@ -1,0 +1,58 @@
+"""Removing what dead dayfly processes left: by their leases, never touching what a live one holds."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from dayfly.boundaries.gvisor.cgroups import CellCgroup
+from dayfly.boundaries.gvisor.directory import CellDirectory, Record, abandoned, boot_id
+from dayfly.boundaries.gvisor.footprint import GONE_SECONDS
+from dayfly.boundaries.gvisor.layout import Layout
+from dayfly.boundaries.processes import signal_process, start_ticks, wait_gone
+
+__all__ = ["sweep"]
+
+
+def sweep(cells: Path) -> int:
+    """How many cells were removed. Raises ``OSError`` if one cannot be."""
+    count = 0
+    for directory in abandoned(cells):
+        record = Record.read(directory.layout.record)
+        if record is not None and record.boot == boot_id():
+            _end_processes(record, directory.layout)
+        _remove(directory, record)
+        count += 1
+    return count
+
+
+def _end_processes(record: Record, layout: Layout) -> None:
+    """The kernel has killed them with their dayfly; this is for what it has not managed to yet."""
+    signal_process(record.pid, record.started, signal.SIGKILL)
+    for pid, started in list(_named(layout)):
+        signal_process(pid, started, signal.SIGKILL)
+        if start_ticks(pid) == started:
+            wait_gone([pid], GONE_SECONDS)
+
+
+def _named(layout: Layout) -> Iterator[tuple[int, int]]:
+    """Processes of runsc that have this cell's ``--root`` in their command line; pid and start."""
+    flag = b"--root=" + os.fsencode(layout.root)
+    for name in os.listdir("/proc"):  # noqa: PTH208 - plain strings are enough
+        if name.isdigit() and (started := start_ticks(int(name))) is not None:
+            with suppress(OSError):  # it has ended meanwhile
+                if flag in Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0"):
+                    yield int(name), started
+
+
+def _remove(directory: CellDirectory, record: Record | None) -> None:
+    try:
+        if record is not None and record.cgroups:
+            paths = {name: Path(path) for name, path in record.cgroups.items()}
+            with suppress(FileNotFoundError):  # their hierarchy is not mounted any more
+                CellCgroup(record.cgroup_version, paths).remove(GONE_SECONDS)
+    finally:
+        directory.remove()

@@ -1,0 +1,180 @@
+"""The one byte stream of a cell, over a pair of pipes, for a running asyncio loop."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from dayfly.boundaries import forks
+
+__all__ = ["ChildEnds", "PipeStream", "open_stream"]
+
+PIPE_SIZE = 1 << 20
+"""Bytes that the kernel buffers in each direction: what it allows without privilege. 64 KiB would halve transfers."""
+
+SMALL_READ = 64 * 1024
+"""Bytes asked of a quiet stream. Asking for a megabyte each time makes Python map and unmap one for every message."""
+
+FAIR_BYTES = 4 << 20
+"""Bytes moved without waiting after which other tasks get their turn: some 2 ms at the speed of a pipe."""
+
+MAX_BUFFERS = 64
+"""Buffers handed to the kernel in one call; it takes 1024 at most, and the pipe is full long before."""
+
+
+@dataclass(frozen=True)
+class ChildEnds:
+    """The ends that the cell's first process gets as its standard input and output."""
+
+    stdin: int
+    stdout: int
+
+    def close(self) -> None:
+        forks.close(self.stdin)
+        forks.close(self.stdout)
+
+
+def open_stream() -> tuple[PipeStream, ChildEnds]:
+    """A stream and the descriptors to give to the child. Raises ``OSError`` when the process has no descriptors left."""
+    child_in, ours_out = _pipe()
+    try:
+        ours_in, child_out = _pipe()
+    except OSError:
+        forks.close(child_in)
+        forks.close(ours_out)
+        raise
+    return PipeStream(ours_in, ours_out), ChildEnds(child_in, child_out)
+
+
+def _pipe() -> tuple[int, int]:
+    read, write = os.pipe()
+    with suppress(OSError):  # an ordinary user's share of pipe memory is used up: the default size works, slower
+        fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
+    return forks.keep_from_children(read), forks.keep_from_children(write)
+
+
+class PipeStream:
+    """A ``CellStream`` that owns two descriptors. One reader and one writer task at a time, on one loop."""
+
+    def __init__(self, read_fd: int, write_fd: int) -> None:
+        os.set_blocking(read_fd, False)
+        os.set_blocking(write_fd, False)
+        self._reading = _End(read_fd)
+        self._writing = _End(write_fd)
+        self._size = SMALL_READ
+
+    def __repr__(self) -> str:
+        return f"<PipeStream {'closed' if self._reading.closed else 'open'}>"
+
+    async def read(self, limit: int) -> bytes:
+        if limit < 1:
+            raise ValueError(f"limit must be positive: {limit}")
+        end = self._reading
+        await end.be_fair()
+        while not end.closed:
+            size = min(limit, self._size)
+            try:
+                data = os.read(end.fd, size)
+            except BlockingIOError:
+                await end.ready(_add_reader, _remove_reader)
+                continue
+            self._size = PIPE_SIZE if len(data) == size else SMALL_READ
+            end.moved += len(data)
+            return data
+        return b""
+
+    async def write(self, *buffers: bytes | bytearray | memoryview) -> None:
+        end = self._writing
+        views = [memoryview(buffer).cast("B") for buffer in buffers if len(buffer)]
+        first = 0
+        while first < len(views):
+            await end.be_fair()
+            if end.closed:
+                raise BrokenPipeError("the stream is closed")
+            try:
+                done = os.writev(end.fd, views[first : first + MAX_BUFFERS])
+            except BlockingIOError:
+                await end.ready(_add_writer, _remove_writer)
+                continue
+            end.moved += done
+            while first < len(views) and done >= len(views[first]):
+                done -= len(views[first])
+                first += 1
+            if done:
+                views[first] = views[first][done:]
+
+    def close(self) -> None:
+        self._writing.close(_remove_writer)
+        self._reading.close(_remove_reader)
+
+
+class _End:
+    """One descriptor: who waits for it, and how much it moved without waiting."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.moved = 0
+        self._waiting: asyncio.Future[None] | None = None
+
+    @property
+    def closed(self) -> bool:
+        return self.fd < 0
+
+    async def be_fair(self) -> None:
+        if self.moved >= FAIR_BYTES:
+            self.moved = 0
+            await asyncio.sleep(0)
+
+    async def ready(self, add: _Register, remove: _Unregister) -> None:
+        """Wait until the descriptor can be used, or is closed by us."""
+        loop = asyncio.get_running_loop()
+        self.moved = 0
+        self._waiting = waiting = loop.create_future()
+        add(loop, self.fd, waiting)
+        try:
+            await waiting
+        finally:
+            if self._waiting is waiting:  # else ``close`` has unregistered it; the number may be another file's by now
+                self._waiting = None
+                remove(loop, self.fd)
+
+    def close(self, remove: _Unregister) -> None:
+        if self.closed:
+            return
+        fd, self.fd = self.fd, -1
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            remove(waiting.get_loop(), fd)
+            _wake(waiting)
+        forks.close(fd)
+
+
+_Register = Callable[[asyncio.AbstractEventLoop, int, "asyncio.Future[None]"], None]
+_Unregister = Callable[[asyncio.AbstractEventLoop, int], object]
+
+
+def _wake(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
+
+
+def _add_reader(loop: asyncio.AbstractEventLoop, fd: int, waiting: asyncio.Future[None]) -> None:
+    loop.add_reader(fd, _wake, waiting)
+
+
+def _add_writer(loop: asyncio.AbstractEventLoop, fd: int, waiting: asyncio.Future[None]) -> None:
+    loop.add_writer(fd, _wake, waiting)
+
+
+def _remove_reader(loop: asyncio.AbstractEventLoop, fd: int) -> None:
+    if not loop.is_closed():
+        loop.remove_reader(fd)
+
+
+def _remove_writer(loop: asyncio.AbstractEventLoop, fd: int) -> None:
+    if not loop.is_closed():
+        loop.remove_writer(fd)
