@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import struct
+from _struct import Struct  # not struct, not collections: see the law of this package
 
 from dayfly.wire.errors import RemoteProtocolError
 
 MAX_PAYLOAD = 1 << 20
 """Bytes. Large enough that Python on both sides reaches GB/s, small enough that a hundred of them are nothing."""
 
-_HEADER = struct.Struct("!IIBBHQQ")
-_ACK = struct.Struct("!Q")
+_HEADER = Struct("!IIBBHQQ")
+_ACK = Struct("!Q")
 HEADER_SIZE = _HEADER.size
 _ACK_AT = HEADER_SIZE - _ACK.size
 

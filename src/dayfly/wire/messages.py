@@ -5,7 +5,7 @@ Messages are immutable values. They are plain classes and not dataclasses for th
 
 from __future__ import annotations
 
-import struct
+from _struct import Struct
 
 from dayfly.wire.errors import LocalProtocolError, RemoteProtocolError
 from dayfly.wire.flow import MAX_EVENT
@@ -15,6 +15,7 @@ from dayfly.wire.payloads import load_json as load_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 HOST = "host"
@@ -35,7 +36,7 @@ MAX_U32 = (1 << 32) - 1
 FRAME_ITEMS = 1 << 16
 """JSON values in one frame. A page of a directory listing has ten thousand; a decoded frame then stays below 8 MiB."""
 
-_U32 = struct.Struct("!I")
+_U32 = Struct("!I")
 
 
 class Message:
@@ -309,7 +310,7 @@ _WRITERS = {"json": _write_json, "u32": _write_u32, "stream": _write_stream, "da
 
 def decode(row: Row, payload: bytes, stream: int = 0) -> Message:
     """The message in a frame. Raises ``RemoteProtocolError`` and nothing else, whatever the bytes."""
-    cls: Any = row.cls
+    cls: Callable[..., Message] = row.cls
     if row.codec == "data":
         if not payload:
             raise RemoteProtocolError(f"Data without bytes on stream {stream}")

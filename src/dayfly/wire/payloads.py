@@ -3,11 +3,13 @@
 Law: what ``load_json`` returns is small, shallow and plain: at most ``MAX_ITEMS`` values, ``MAX_DEPTH`` levels, integers of
 64 bits, finite floats, no key twice. ``dump_json`` refuses to write anything else, so that the culprit is always the
 writer. Lone surrogates (undecodable file names, PEP 383) survive as escapes in both directions.
+
+It uses CPython's own accelerator and not the ``json`` package around it: importing that costs 17-22 ms inside gVisor.
 """
 
 from __future__ import annotations
 
-import json
+import _json
 
 from dayfly.wire.errors import RemoteProtocolError
 
@@ -29,10 +31,11 @@ _ALIKE = bytes.maketrans(b"123456789", b"000000000")
 
 def dump_json(value: object, items: int = MAX_ITEMS) -> bytes:
     """Compact ASCII JSON. Raises ``ValueError``, ``TypeError`` or ``RecursionError`` for what cannot be written."""
-    payload = _ENCODER.encode(value).encode("ascii")
+    make = _json.make_encoder({}, _no_default, _json.encode_basestring_ascii, None, ":", ",", False, False, False)
+    payload = "".join(make(value, 0)).encode("ascii")
     _measure(payload, items)
     if _LONG_NUMBER in payload.translate(_ALIKE):
-        _DECODER.decode(payload.decode("ascii"))
+        _parse(payload.decode("ascii"))
     return payload
 
 
@@ -40,7 +43,7 @@ def load_json(payload: bytes, items: int = MAX_ITEMS) -> object:
     """A JSON value from hostile bytes. Raises ``RemoteProtocolError`` and nothing else."""
     try:
         _measure(payload, items)
-        return _DECODER.decode(payload.decode("utf-8"))
+        return _parse(payload.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise RemoteProtocolError(f"not JSON: {type(error).__name__}") from None
 
@@ -76,6 +79,17 @@ _OPENING = b"[{"
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
+def _parse(text: str) -> object:
+    start = len(text) - len(text.lstrip(_BLANK))
+    try:
+        value, end = _scan(text, start)
+    except StopIteration:
+        raise ValueError("no value") from None
+    if text[end:].strip(_BLANK):
+        raise ValueError("text after the value")
+    return value
+
+
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
@@ -101,6 +115,22 @@ def _no_constant(name: str) -> object:
     raise ValueError(name)
 
 
+def _no_default(value: object) -> object:
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+class _Context:
+    """What the scanner reads its options from, as it does from ``json.JSONDecoder``."""
+
+    strict = True
+    object_hook = None
+    object_pairs_hook = staticmethod(_unique)
+    parse_int = staticmethod(_int)
+    parse_float = staticmethod(_float)
+    parse_constant = staticmethod(_no_constant)
+    memo: dict[str, str] = {}  # noqa: RUF012 - the scanner clears it after each document
+
+
+_BLANK = " \t\n\r"
 _INFINITE = float("inf")
-_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_int=_int, parse_float=_float, parse_constant=_no_constant)
+_scan = _json.make_scanner(_Context())  # type: ignore[arg-type]  # it takes any object with these attributes
