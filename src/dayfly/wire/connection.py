@@ -210,7 +210,7 @@ class Connection:
         if isinstance(message, (Data, Event)):
             if isinstance(message, Data) and channel.eof_received >> message.stream & 1:
                 raise RemoteProtocolError(f"data after end of stream {message.stream} on channel {frame.channel}")
-            channel.arrive(len(frame.payload))
+            channel.arrive(len(frame.payload), event=isinstance(message, Event))
             return len(frame.payload)
         if isinstance(message, Credit):
             channel.earn(message.amount)

@@ -72,7 +72,7 @@ class Channel:
     Invariant: ``allowance + taken +`` (what the application has not consumed, with frame costs) ``== window``.
     """
 
-    __slots__ = ("allowance", "begun", "credit", "eof_received", "eof_sent", "frames", "mine", "taken", "unacked",
+    __slots__ = ("allowance", "begun", "credit", "eof_received", "eof_sent", "events", "frames", "mine", "taken", "unacked",
                  "waiting", "window")  # fmt: skip
 
     def __init__(self, mine: bool) -> None:
@@ -83,8 +83,9 @@ class Channel:
         self.allowance = WINDOW  # bytes the peer may send
         self.taken = 0  # bytes consumed here and not yet given back as credit
         self.waiting = 0  # bytes received and not consumed
-        self.frames: deque[int] = deque()  # their sizes, to give a frame's cost back with its last byte
+        self.frames: deque[int] = deque()  # sizes of data, to give a frame's cost back with its last byte
         self.begun = 0  # bytes consumed of the first of them
+        self.events: dict[int, int] = {}  # how many events of which size
         self.eof_sent = 0  # bit n: stream n has ended
         self.eof_received = 0
 
@@ -96,24 +97,40 @@ class Channel:
     def spend(self, size: int) -> None:
         self.credit -= size + FRAME_COST
 
-    def arrive(self, size: int) -> None:
+    def arrive(self, size: int, event: bool) -> None:
         """A message of ``size`` bytes is the application's from now on, until it is consumed."""
         cost = size + FRAME_COST
         if cost > self.allowance:
             raise RemoteProtocolError(f"{size} bytes received, window had {self.allowance - FRAME_COST}")
         self.allowance -= cost
         self.waiting += size
-        self.frames.append(size)
+        if event:
+            self.events[size] = self.events.get(size, 0) + 1
+        else:
+            self.frames.append(size)
 
     def consume(self, size: int) -> None:
+        """Events are consumed whole, data in any pieces; both in any order.
+
+        A piece of data may have the size of an event. Then the two change places, and the sum is the same.
+        """
         if not 0 <= size <= self.waiting:
             raise LocalProtocolError(f"{size} bytes consumed, {self.waiting} received")
         self.waiting -= size
         self.taken += size
+        if size in self.events:
+            self._forget_event(size)
+            return
         self.begun += size
         while self.frames and self.begun >= self.frames[0]:
             self.begun -= self.frames.popleft()
             self.taken += FRAME_COST
+
+    def _forget_event(self, size: int) -> None:
+        self.taken += FRAME_COST
+        self.events[size] -= 1
+        if not self.events[size]:
+            del self.events[size]
 
     @property
     def due(self) -> bool:
