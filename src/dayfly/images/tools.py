@@ -10,9 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from dayfly.errors import HostError, OutOfSpace
+from dayfly.limits import KIB, MIB
 
 __all__ = ["ToolFailed", "need", "run", "translate_os_error", "with_parent_death"]
 
+# Of all that one tool may say: resolving the largest images takes some 100 kB.
+_OUTPUT_CAP = 32 * MIB
+_LINE_CAP = 64 * KIB  # a longer line comes in parts
 # What is kept of a tool's output for the error message; a page says enough.
 _TAIL = 4000
 
@@ -54,6 +58,7 @@ def run(
     ``OutOfSpace``.
     """
     lines: list[str] = []
+    size = 0
     with subprocess.Popen(
         with_parent_death(argv),
         stdin=subprocess.DEVNULL,
@@ -65,7 +70,10 @@ def run(
         errors="replace",
     ) as process:
         try:
-            for line in process.stdout or ():
+            while line := process.stdout.readline(_LINE_CAP) if process.stdout else "":
+                size += len(line)
+                if size > _OUTPUT_CAP:
+                    raise ToolFailed(f"{what}: {argv[0]} does not stop talking", line[:_TAIL], remedy=remedy)
                 lines.append(line)
                 if on_line:
                     on_line(line.rstrip("\n"))
