@@ -1,0 +1,12 @@
+"""The command line: ``dayfly run``, ``shell``, ``setup``, ``doctor`` and ``images``. One file for each group of commands."""
+
+from __future__ import annotations
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line with ``sys.argv`` and exit with one of ``dayfly.cli.endings.Ending``."""
+    from dayfly.cli.app import app
+
+    app(prog_name="dayfly")

@@ -1,0 +1,79 @@
+"""Options that several commands share, and what becomes of them: a policy."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dayfly.errors import InputError
+from dayfly.policy import Policy, parse_policy
+
+__all__ = ["Cpus", "Env", "ImageName", "Memory", "PolicyFile", "Timeout", "environment_of", "policy_of"]
+
+Timeout = Annotated[float | None, typer.Option(help="Wall seconds that a run may take (default 60).")]
+Memory = Annotated[str | None, typer.Option(help="Memory for everything inside, such as 512MiB (default 1GiB).")]
+Cpus = Annotated[float | None, typer.Option(help="Cores (default 1).")]
+ImageName = Annotated[str | None, typer.Option(help="Image to run in (default: the policy's, 'data').")]
+PolicyFile = Annotated[Path | None, typer.Option(help="A policy as a TOML file.")]
+Env = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="Environment variable inside; everything there can read it."),
+]
+
+_MARGIN = 60.0  # seconds of lifetime around a long run, for what goes in before and comes out after
+_POLICY_CAP = 1024 * 1024  # bytes of a policy file: more is a mistake
+
+
+def policy_of(
+    file: Path | None, *, image: str | None, timeout: float | None, memory: str | None, cpus: float | None
+) -> Policy:
+    """The policy in ``file`` (or the defaults), changed by the options. Raises ``PolicyError`` or ``InputError``."""
+    data = _read(file) if file else {}
+    limits = data.setdefault("limits", {})
+    if not isinstance(limits, dict):
+        raise InputError(f"{file}: limits must be a table")
+    given = {"memory": memory, "cpus": cpus, "run_seconds": timeout}
+    limits.update({name: value for name, value in given.items() if value is not None})
+    if image is not None:
+        data["image"] = image
+    policy = parse_policy(data)
+    return _with_room_for(policy, timeout) if timeout is not None else policy
+
+
+def _with_room_for(policy: Policy, timeout: float) -> Policy:
+    """Whoever asks for more time does not mean that CPU time or the sandbox's life should cut it short."""
+    limits = policy.limits
+    cpu = timeout * limits.cpus
+    wider = {
+        "run_cpu_seconds": max(limits.run_cpu_seconds, cpu),
+        "cpu_seconds": max(limits.cpu_seconds, cpu + _MARGIN),
+        "lifetime_seconds": max(limits.lifetime_seconds, timeout + _MARGIN),
+    }
+    return policy.model_copy(update={"limits": limits.model_copy(update=wider)})
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(_POLICY_CAP + 1)
+        if len(content) > _POLICY_CAP:
+            raise InputError(f"{file} is too large for a policy")
+        return tomllib.loads(content.decode("utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read the policy {file}: {error.strerror}") from error
+    except ValueError as error:  # not UTF-8, not TOML
+        raise InputError(f"{file} is not TOML: {error}") from error
+
+
+def environment_of(items: list[str] | None) -> dict[str, str]:
+    """``KEY=VALUE`` items as a dictionary. Raises ``InputError``."""
+    found = {}
+    for item in items or []:
+        name, equals, value = item.partition("=")
+        if not equals or not name:
+            raise InputError(f"not KEY=VALUE: {item!r}", remedy="for example --env DEBUG=1")
+        found[name] = value
+    return found

@@ -1,0 +1,191 @@
+"""``dayfly run``: one run of one piece of code, from files in to files out."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Annotated, Any
+
+import typer
+
+from dayfly import Sandbox
+from dayfly.cli.endings import ending_of, guarded, note
+from dayfly.cli.options import Cpus, Env, ImageName, Memory, PolicyFile, Timeout, environment_of, policy_of
+from dayfly.cli.saving import Saved, Saver
+from dayfly.cli.screen import Screen, tell_limits, tell_outcome
+from dayfly.errors import InputError
+from dayfly.limits import MIB
+from dayfly.policy import Policy
+from dayfly.spec import Execution, Result
+
+__all__ = ["run"]
+
+MAX_CODE = 16 * MIB
+"""Bytes of code: more is a file that was meant for --in."""
+
+_LANGUAGES = {".py": "python", ".js": "javascript", ".mjs": "javascript", ".sh": "bash", ".bash": "bash"}
+
+
+@guarded
+def run(
+    file: Annotated[str | None, typer.Argument(metavar="[FILE|-]", help="File with the code; - reads stdin.")] = None,
+    code: Annotated[str | None, typer.Option("-c", metavar="CODE", help="The code itself.")] = None,
+    inputs: Annotated[
+        list[Path] | None,
+        typer.Option("--in", metavar="PATH", help="File or directory to copy into the working directory."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where to put new and changed files and rich results.")
+    ] = None,
+    env: Env = None,
+    language: Annotated[
+        str | None, typer.Option(help="python, bash or javascript (default: by the file's name).")
+    ] = None,
+    timeout: Timeout = None,
+    memory: Memory = None,
+    cpus: Cpus = None,
+    image: ImageName = None,
+    policy: PolicyFile = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON instead of the output.")] = False,
+    explain: Annotated[
+        bool, typer.Option(help="Print what would be generated for the boundary, and run nothing.")
+    ] = False,
+) -> int:
+    """Run code in a sandbox of its own, which is thrown away afterwards.
+
+    Hidden files are not brought back, nor anything but regular files.
+    """
+    rules = policy_of(policy, image=image, timeout=timeout, memory=memory, cpus=cpus)
+    if explain:
+        return _explain(rules)
+    job = _Job(_source(file, code, language), _inputs(inputs), _out(out), environment_of(env))
+    with Sandbox(rules, env=job.env) as sandbox:
+        execution, saved = job.do(sandbox, Screen() if not as_json else None)
+    if as_json:
+        typer.echo(json.dumps(_as_json(execution, saved)))
+    else:
+        _tell(execution, saved, out)
+    return ending_of(execution)
+
+
+@dataclass(frozen=True)
+class _Source:
+    code: str
+    language: str
+
+
+@dataclass(frozen=True)
+class _Job:
+    """Everything that is checked before a sandbox is opened."""
+
+    source: _Source
+    inputs: list[Path]
+    out: Path | None
+    env: dict[str, str]
+
+    def do(self, sandbox: Sandbox, screen: Screen | None) -> tuple[Execution, list[Saved]]:
+        for path in self.inputs:
+            if path.is_dir():
+                sandbox.files.upload_directory(path, path.name)
+            else:
+                sandbox.files.upload(path)
+        saver = Saver(sandbox, self.out) if self.out is not None else None
+        execution = sandbox.run_code(
+            self.source.code,
+            language=self.source.language,
+            on_stdout=screen.stdout if screen else None,
+            on_stderr=screen.stderr if screen else None,
+            on_result=screen.result if screen else None,
+        )
+        if screen:
+            screen.finish(execution)
+        return execution, saver.collect(execution) if saver else []
+
+
+def _source(file: str | None, code: str | None, language: str | None) -> _Source:
+    if (file is None) == (code is None):
+        raise InputError("name one file, or - for stdin, or give the code with -c", remedy="dayfly run --help")
+    if code is not None:
+        return _Source(code, language or "python")
+    assert file is not None
+    return _Source(_read(file), language or _LANGUAGES.get(Path(file).suffix, "python"))
+
+
+def _read(file: str) -> str:
+    try:
+        if file == "-":
+            return _text(sys.stdin.buffer, "stdin")
+        with Path(file).open("rb") as opened:
+            return _text(opened, file)
+    except OSError as error:
+        raise InputError(f"cannot read {file}: {error.strerror}") from error
+
+
+def _text(opened: IO[bytes], name: str) -> str:
+    content = opened.read(MAX_CODE + 1)
+    if len(content) > MAX_CODE:
+        raise InputError(f"{name} has more than {MAX_CODE} bytes", remedy="give data with --in")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name} is not UTF-8 text") from error
+
+
+def _inputs(paths: list[Path] | None) -> list[Path]:
+    found = [path.resolve() for path in paths or []]
+    names = [path.name for path in found]
+    for path, given in zip(found, paths or [], strict=True):
+        if not path.exists():
+            raise InputError(f"--in {given}: there is no such file")
+        if not path.name:
+            raise InputError(f"--in {given}: it has no name")
+        if names.count(path.name) > 1:
+            raise InputError(f"--in gives {path.name!r} twice")
+    return found
+
+
+def _out(directory: Path | None) -> Path | None:
+    if directory is not None:
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"--out {directory}: {error.strerror}") from error
+    return directory
+
+
+def _explain(rules: Policy) -> int:
+    import asyncio
+
+    from dayfly.manager import embedded
+
+    typer.echo(json.dumps(asyncio.run(embedded().explain(rules)), indent=2, default=str))
+    return 0
+
+
+def _tell(execution: Execution, saved: list[Saved], out: Path | None) -> None:
+    tell_outcome(execution)
+    for one in saved:
+        note(f"saved {out}/{one.name} ({one.size} bytes)")
+    tell_limits(execution.limits)
+
+
+def _as_json(execution: Execution, saved: list[Saved]) -> dict[str, Any]:
+    found = {field.name: getattr(execution, field.name) for field in dataclasses.fields(execution)}
+    found["results"] = [_result(result) for result in execution.results]
+    found["error"] = dataclasses.asdict(execution.error) if execution.error else None
+    found["limits"] = [dataclasses.asdict(limit) for limit in execution.limits]
+    found["files"] = [dataclasses.asdict(one) for one in saved]
+    return found
+
+
+def _result(result: Result) -> dict[str, Any]:
+    """As Jupyter writes it: bytes are base64."""
+    data = {
+        mime: base64.b64encode(value).decode() if isinstance(value, bytes) else value
+        for mime, value in result.data.items()
+    }
+    return {"data": data, "metadata": dict(result.metadata), "is_main": result.is_main}
