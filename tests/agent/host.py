@@ -137,7 +137,7 @@ class Host:
         self._read_fd = read_fd
         self._write_fd = write_fd
         self._calls: dict[int, Call] = {}
-        self._unwritten = b""
+        self._unwritten: list[bytes | memoryview] = []
         os.set_blocking(write_fd, False)
 
     def hello(self, **options: Any) -> Welcome:
@@ -195,10 +195,15 @@ class Host:
             self._calls[number].take(message)
 
     def flush(self) -> None:
-        self._unwritten += b"".join(self.connection.take_output())
+        waiting = self._unwritten
+        waiting.extend(self.connection.take_output())
         try:
-            while self._unwritten:
-                self._unwritten = self._unwritten[os.write(self._write_fd, self._unwritten) :]
+            while waiting:
+                size = os.writev(self._write_fd, waiting[:512])
+                while waiting and size >= len(waiting[0]):
+                    size -= len(waiting.pop(0))
+                if size:
+                    waiting[0] = memoryview(waiting[0])[size:]
         except BlockingIOError:
             return
 

@@ -169,6 +169,12 @@ class Supervisor:
         """
         return self._fork(function, tag, stdio, keep, on_exit, False)
 
+    def fork_trusted(
+        self, function: Callable[[], None], *, keep: Sequence[int], on_exit: Callable[[int], None]
+    ) -> Child:
+        """Fork for the agent's own code: the user's rights on files, and out of reach of the user's code (worker.py)."""
+        return self._fork(function, 0, (self._null, self._null, self._null), keep, on_exit, False)
+
     def _fork(
         self,
         function: Callable[[], None],
@@ -178,7 +184,7 @@ class Supervisor:
         on_exit: Callable[[int], None],
         terminal: bool,
     ) -> Child:
-        rlimits = self._rlimits()
+        rlimits = self._rlimits() if tag else []
         try:
             pid = os.fork()
         except OSError as error:
@@ -405,10 +411,14 @@ def _be_child(
         fcntl.ioctl(0, TIOCSCTTY, 0)
     _apply(rlimits)
     os.umask(0o022)
-    if user is not None:
+    if user is not None and tag:
         os.setgroups([tag])
         os.setresgid(user.gid, user.gid, user.gid)
         os.setresuid(user.uid, user.uid, user.uid)
+    elif user is not None:
+        os.setgroups([])
+        os.setresgid(-1, user.gid, -1)
+        os.setresuid(-1, user.uid, -1)
 
 
 def _close_all_but(keep: set[int]) -> None:
