@@ -87,7 +87,7 @@ class GvisorBoundary:
             reports = read_back(plan, started.footprint, sentry)
             cpus = plan.abilities.visible_cpus(spec.limits.cpus)
             return GvisorCell(
-                spec.id,
+                spec,
                 started,
                 Meter(sentry, started.footprint.cgroup),
                 Caps.of(spec.limits, enforcement.memory_cap(spec.limits), cpus),

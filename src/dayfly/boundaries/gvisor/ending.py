@@ -1,4 +1,4 @@
-"""Why a cell ended by itself, from what the host saw of it. Pure. What it wrote to standard error is hostile text."""
+"""Why a cell ended by itself, from what the host saw of it. Pure."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from dayfly.boundaries.base import CellEnd
 from dayfly.boundaries.gvisor.cgroups import Counters
 from dayfly.spec import EndReason
 
-__all__ = ["last_words", "natural_end"]
-
-_DETAIL_CHARS = 400
-"""Of what the cell wrote last: an exception's name and text, or runsc's message."""
+__all__ = ["natural_end"]
 
 _NEAR = 0.9
 """Share of its cap that a cell's memory has reached at least once if the cap is what the kernel killed it for."""
@@ -32,13 +29,6 @@ def natural_end(code: int, counters: Counters, memory_cap: int, said: str) -> Ce
         return CellEnd(EndReason.BOUNDARY_LOST, f"killed by {_signal(code - 128)}")
     how = f"killed by {_signal(code - 128)}" if code > 128 else f"exit code {code}"
     return CellEnd(EndReason.CRASHED, f"the agent ended: {how}" + (f": {said}" if said else ""))
-
-
-def last_words(text: bytes) -> str:
-    """The end of what was written to standard error, as one printable line."""
-    line = " | ".join(part.strip() for part in text.decode("utf-8", "replace").splitlines() if part.strip())
-    plain = "".join(char if char.isprintable() else "?" for char in line)
-    return plain if len(plain) <= _DETAIL_CHARS else "..." + plain[-_DETAIL_CHARS:]
 
 
 def _signal(number: int) -> str:

@@ -27,10 +27,7 @@ the cell at the sum, ``strict`` accepts that."""
 
 _CGROUP_REMEDY = "run dayfly as root, or in a systemd user unit with Delegate=yes, so that it may make cgroups"
 
-_REMEDIES = {
-    "disk": "use a runsc whose --overlay2 knows size= (dayfly setup --from release)",
-    "cpus": f"ask for a whole number of cpus, or {_CGROUP_REMEDY}",
-}
+_DISK_REMEDY = "use a runsc whose --overlay2 knows size= (dayfly setup --from release)"
 
 
 def memory_cap(limits: Limits) -> int:
@@ -85,9 +82,13 @@ def _counts_cpu(abilities: Abilities) -> bool:
     return home is not None and ("cpuacct" in home.parents or home.version == 2)
 
 
-def remedy(name: str) -> str:
-    """What makes the limit ``name`` enforced."""
-    return _REMEDIES.get(name, _CGROUP_REMEDY)
+def remedy(limit: LimitReport) -> str:
+    """What would have this limit enforced."""
+    if limit.name == "disk":
+        return _DISK_REMEDY
+    if limit.enforcement is Enforcement.UNENFORCED:
+        return f"ask for a whole number of {limit.name}, or {_CGROUP_REMEDY}"
+    return _CGROUP_REMEDY
 
 
 def refuse_unenforced(spec: SandboxSpec, reports: tuple[LimitReport, ...], abilities: Abilities) -> None:
@@ -96,11 +97,11 @@ def refuse_unenforced(spec: SandboxSpec, reports: tuple[LimitReport, ...], abili
         if limit.enforcement is Enforcement.UNENFORCED and limit.name not in spec.accept_unenforced:
             raise LimitUnenforceable(
                 f"the limit {limit.name}={limit.value:g} cannot be kept here ({limit.how})",
-                remedy=f"{remedy(limit.name)}, or accept_unenforced={{'{limit.name}'}}",
+                remedy=f"{remedy(limit)}, or accept_unenforced={{'{limit.name}'}}",
             )
         exact = limit.name in _EXACT_TIME and _counts_cpu(abilities)
         if spec.strict and limit.enforcement is not Enforcement.ENFORCED and not exact:
             raise LimitUnenforceable(
                 f"the policy is strict, and the limit {limit.name} is only {limit.enforcement} here ({limit.how})",
-                remedy=remedy(limit.name),
+                remedy=remedy(limit),
             )

@@ -6,7 +6,6 @@ Nothing here needs an event loop, so it also works from the watcher's thread, at
 from __future__ import annotations
 
 import atexit
-import fcntl
 import os
 import signal
 import threading
@@ -17,34 +16,14 @@ from dayfly.boundaries.gvisor import cpus
 from dayfly.boundaries.gvisor.cgroups import CellCgroup, Counters
 from dayfly.boundaries.gvisor.directory import CellDirectory
 from dayfly.boundaries.processes import Child, children, signal_process, start_ticks, wait_gone
+from dayfly.boundaries.stderr import Stderr
 
 __all__ = ["GONE_SECONDS", "Footprint"]
-
-STDERR_SIZE = 64 * 1024
-"""Bytes kept of what runsc and the agent write to standard error: a long traceback."""
 
 GONE_SECONDS = 5.0
 """How long ended processes may take to disappear; it is some 10 ms. Beyond it, what is left stays for ``sweep``."""
 
 NO_COUNTERS = Counters(None, None, 0, 0)
-
-
-class Stderr:
-    """Standard error of a cell: a sealed piece of memory. It cannot fill a disk, and writing to it never blocks."""
-
-    def __init__(self) -> None:
-        flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
-        self.descriptor = forks.keep_from_children(os.memfd_create("dayfly-stderr", flags))
-        os.ftruncate(self.descriptor, STDERR_SIZE)
-        fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
-
-    def text(self) -> bytes:
-        return os.pread(self.descriptor, STDERR_SIZE, 0).rstrip(b"\0") if self.descriptor >= 0 else b""
-
-    def close(self) -> None:
-        descriptor, self.descriptor = self.descriptor, -1
-        if descriptor >= 0:
-            forks.close(descriptor)
 
 
 class Footprint:
@@ -102,7 +81,7 @@ class Footprint:
                 return
             self._cleared = True
             _live.discard(self)
-            if self.child is not None and self.sentry is None:
+            if self.child is not None and self.sentry is None and self._code is None:
                 self._family = _identities(children(self.child.pid))
             self.strike()
             if self.child is not None and self.child.wait(GONE_SECONDS):

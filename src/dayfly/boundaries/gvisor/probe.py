@@ -11,10 +11,10 @@ from typing import Any
 from dayfly.boundaries.base import ProbeReport
 from dayfly.boundaries.gvisor import enforcement
 from dayfly.boundaries.gvisor.abilities import Abilities
-from dayfly.boundaries.gvisor.ending import last_words
 from dayfly.boundaries.gvisor.layout import lay_out
 from dayfly.boundaries.gvisor.start import Plan, begin, failure
 from dayfly.boundaries.processes import in_spawner
+from dayfly.boundaries.stderr import last_words
 from dayfly.errors import DayflyError
 from dayfly.limits import Limits
 from dayfly.paths import Paths
@@ -69,7 +69,7 @@ def _shortcomings(abilities: Abilities) -> tuple[tuple[str, ...], tuple[str, ...
     reports = enforcement.report(Limits(), abilities)
     weak = [limit for limit in reports if limit.enforcement is not Enforcement.ENFORCED and limit.name != "cpu_seconds"]
     reasons = tuple(f"the limit {limit.name} is {limit.enforcement.value}: {limit.how}" for limit in weak)
-    return reasons, tuple(dict.fromkeys(enforcement.remedy(limit.name) for limit in weak))
+    return reasons, tuple(dict.fromkeys(enforcement.remedy(limit) for limit in weak))
 
 
 class _GuestPlan(Plan):

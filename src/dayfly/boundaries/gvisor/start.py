@@ -15,13 +15,13 @@ from dayfly.boundaries.gvisor import cpus, enforcement
 from dayfly.boundaries.gvisor.abilities import Abilities
 from dayfly.boundaries.gvisor.command import meminfo_file, start_command
 from dayfly.boundaries.gvisor.directory import CellDirectory
-from dayfly.boundaries.gvisor.ending import last_words
 from dayfly.boundaries.gvisor.footprint import Footprint
 from dayfly.boundaries.gvisor.layout import Layout
 from dayfly.boundaries.gvisor.oci import oci_config
 from dayfly.boundaries.gvisor.skeleton import build_skeleton
 from dayfly.boundaries.pipes import ChildEnds, PipeStream, open_stream
 from dayfly.boundaries.processes import SYSTEM_PATH, Child, Program, children, start_ticks
+from dayfly.boundaries.stderr import last_words
 from dayfly.errors import BoundaryUnusable, DayflyError, HostError, LimitUnenforceable, OutOfSpace
 from dayfly.spec import LimitReport, SandboxSpec
 
