@@ -1,0 +1,77 @@
+"""gVisor with one wall taken away: where an attack must succeed, so that its failure in a sandbox proves something.
+
+Still gVisor: nothing here runs an attack against the host's own kernel.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dayfly.images import Store
+from dayfly.runtime import find_runsc
+
+CAPABILITIES = ["CAP_SYS_ADMIN", "CAP_SYS_PTRACE", "CAP_SYS_CHROOT", "CAP_DAC_OVERRIDE", "CAP_SETUID", "CAP_SETGID"]
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Which wall is missing. ``binds`` are host directories that appear inside at the same path."""
+
+    network: str = "none"
+    binds: Sequence[Path] = ()
+    root: bool = False
+    flags: Sequence[str] = ()
+    shell: str = 'exec python3 "$0"'
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+def run(attack: Path, missing: Missing, env: Mapping[str, str]) -> str:
+    """stdout of the attack in a bare ``runsc run``."""
+    with tempfile.TemporaryDirectory(prefix="unwalled-") as name:
+        bundle = Path(name)
+        (bundle / "config.json").write_text(json.dumps(_spec(attack, missing, {**env, **missing.env})))
+        command = [
+            str(find_runsc().path), f"--root={bundle}/root", f"--network={missing.network}", "--platform=systrap",
+            "--ignore-cgroups", *missing.flags, "run", f"--bundle={bundle}", f"unwalled-{secrets.token_hex(8)}",
+        ]  # fmt: skip
+        if os.geteuid():
+            command = ["unshare", "-Ur", "--mount", "--", *command]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.stdout, f"the control did not run: {done.stderr[-2000:]}"
+        return done.stdout
+
+
+def _spec(attack: Path, missing: Missing, env: Mapping[str, str]) -> dict[str, Any]:
+    image = Store().resolve("data")
+    variables = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": "/tmp", **image.environment, **env}
+    binds = [(attack.parent, "/attacks"), *((path, str(path)) for path in missing.binds)]
+    binds += [(layer.source, layer.target) for layer in image.layers]
+    mounts = [{"destination": "/proc", "type": "proc", "source": "proc"},
+              {"destination": "/tmp", "type": "tmpfs", "source": "tmpfs"}]  # fmt: skip
+    mounts += [{"destination": target, "type": "bind", "source": str(source), "options": ["rbind", "rw"]}
+               for source, target in binds]  # fmt: skip
+    capabilities = CAPABILITIES if missing.root else []
+    user = 0 if missing.root else 1000
+    return {
+        "ociVersion": "1.0.0",
+        "hostname": "unwalled",
+        "process": {
+            "args": ["/bin/sh", "-c", missing.shell, f"/attacks/{attack.name}"],
+            "cwd": "/tmp",
+            "env": [f"{key}={value}" for key, value in variables.items()],
+            "user": {"uid": user, "gid": user},
+            "capabilities": dict.fromkeys(("bounding", "effective", "permitted", "inheritable"), capabilities),
+        },
+        "root": {"path": str(image.rootfs), "readonly": True},
+        "mounts": mounts,
+        "linux": {"namespaces": [{"type": kind} for kind in ("pid", "mount", "ipc", "uts")]
+                  + ([] if missing.network == "host" else [{"type": "network"}])},
+    }  # fmt: skip
