@@ -11,6 +11,7 @@ Without the right to change users (the fake boundary) descent stands in for tags
 from __future__ import annotations
 
 import os
+import time
 
 FIRST_TAG = 100_000
 """Above every gid of an image."""
@@ -23,11 +24,16 @@ _DEAD = (b"Z", b"X")
 
 
 class Process:
-    """One process as /proc shows it now. ``cpu`` is seconds, with the children that it has waited for."""
+    """One process as /proc shows it now.
 
-    __slots__ = ("alive", "cpu", "parent", "pid", "rss", "tag", "uid")
+    ``cpu`` is seconds, with the children that it has waited for. ``started`` is in ticks (1/100 s) of ``now_in_ticks``.
+    """
 
-    def __init__(self, pid: int, parent: int, alive: bool, cpu: float, rss: int, uid: int, tag: int) -> None:
+    __slots__ = ("alive", "cpu", "parent", "pid", "rss", "started", "tag", "uid")
+
+    def __init__(
+        self, pid: int, parent: int, alive: bool, cpu: float, rss: int, uid: int, tag: int, started: int
+    ) -> None:
         self.pid = pid
         self.parent = parent
         self.alive = alive
@@ -35,9 +41,15 @@ class Process:
         self.rss = rss
         self.uid = uid
         self.tag = tag
+        self.started = started
 
     def __repr__(self) -> str:
         return f"<Process {self.pid} parent={self.parent} tag={self.tag} uid={self.uid}>"
+
+
+def now_in_ticks() -> int:
+    """A process that starts from now on has ``started`` at or above this."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS)
 
 
 def look(pid: int, tagged: bool) -> Process | None:
@@ -48,7 +60,7 @@ def look(pid: int, tagged: bool) -> Process | None:
         return None
     cpu = sum(map(int, fields[11:15])) / TICKS
     uid, tag = _identity(_read(f"/proc/{pid}/status")) if tagged else (-1, 0)
-    return Process(pid, int(fields[1]), fields[0] not in _DEAD, cpu, int(fields[21]) * 4096, uid, tag)
+    return Process(pid, int(fields[1]), fields[0] not in _DEAD, cpu, int(fields[21]) * 4096, uid, tag, int(fields[19]))
 
 
 def _identity(status: bytes) -> tuple[int, int]:

@@ -259,12 +259,13 @@ class Supervisor:
         """Send to the child's group; whether there was one to receive it."""
         return send_signal(-child.pid, number) if child.status is None else False
 
-    def kill(self, tag: int, on_dead: Callable[[int, int], None], *, spare: int = 0) -> None:
+    def kill(self, tag: int, on_dead: Callable[[int, int], None], *, spare: int = 0, since: int = 0) -> None:
         """SIGKILL everything of ``tag``, again and again until nothing is left; then ``on_dead(killed, left)``.
 
-        ``spare`` is a process that stays (the kernel whose run is being cleared away).
+        ``spare`` is a process that stays (the kernel whose run is being cleared away); ``since`` spares what is older, in
+        ticks of ``census.now_in_ticks``.
         """
-        _Killing(self, tag, on_dead, spare).round()
+        _Killing(self, tag, on_dead, spare, since).round()
 
     def kill_everything(self) -> None:
         """At the end: all children and all that is left of the user. Does not wait."""
@@ -297,11 +298,14 @@ def send_signal(pid: int, number: int) -> bool:
 class _Killing:
     """One kill in progress."""
 
-    def __init__(self, supervisor: Supervisor, tag: int, on_dead: Callable[[int, int], None], spare: int) -> None:
+    def __init__(
+        self, supervisor: Supervisor, tag: int, on_dead: Callable[[int, int], None], spare: int, since: int
+    ) -> None:
         self._supervisor = supervisor
         self._tag = tag
         self._on_dead = on_dead
         self._spare = spare
+        self._since = since
         self._seen: set[int] = set()
         self._rounds = 0
 
@@ -333,7 +337,8 @@ class _Killing:
         return stopped | found
 
     def _members(self) -> set[int]:
-        return {one.pid for one in self._supervisor.members(self._tag)} - {self._spare}
+        found = self._supervisor.members(self._tag)
+        return {one.pid for one in found if one.started >= self._since} - {self._spare}
 
 
 class _Verdict:
