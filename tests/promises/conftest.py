@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dayfly import Sandbox
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Sandbox]:
+    """One sandbox with the defaults for what leaves it as it was."""
+    with Sandbox() as opened:
+        yield opened
+
+
+@pytest.fixture
+def sandbox() -> Iterator[Sandbox]:
+    """A sandbox of the test's own, with the defaults."""
+    with Sandbox() as opened:
+        yield opened
