@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from dayfly.errors import ImageNotFound, InputError, OutOfSpace
+from dayfly.errors import BoundaryUnusable, ImageNotFound, InputError, OutOfSpace
 from dayfly.images import Recipe, Stage, Step, Store, build, build_derived
-from dayfly.images.builder import _demand_space, _host_python
+from dayfly.images.builder import _demand_space, _host_python, _warm
 from dayfly.paths import Paths
 from dayfly.spec import Image
 
@@ -204,6 +204,43 @@ def test_wheels_and_packages_can_be_added_to_an_image(
 def test_an_image_cannot_be_derived_from_one_that_is_neither_built_nor_known(paths: Paths) -> None:
     with pytest.raises(ImageNotFound, match="recipes are: data, python"):
         build_derived("base", ["six"], "mine", paths=paths)
+
+
+def test_a_warmed_image_is_another_one_and_is_preferred(built: Built, tiny_recipe: Recipe) -> None:
+    recipe = tiny_recipe.model_copy(update={"name": "warm", "warm": "import json"})
+    store = Store(built[0])
+    stages: list[Stage] = []
+
+    def run_inside(image: Image, code: str) -> bytes:
+        assert (image.rootfs / "usr/bin/python3").exists()
+        return b'{".cache/a": "YQ=="}\n'
+
+    warm = build(recipe, paths=built[0], run_inside=run_inside)
+    assert (warm.rootfs / "home/user/.cache/a").read_bytes() == b"a"
+    assert store.lock("warm")["warmed"] is True
+    without = build(recipe, lambda step: stages.append(step.stage), paths=built[0])
+    assert without.digest == warm.digest
+    assert Stage.UNPACK not in stages
+    store.remove("warm")
+
+
+def test_an_image_that_could_not_be_warmed_is_built_all_the_same_and_says_so(tmp_path: Path) -> None:
+    def run_inside(image: Image, code: str) -> bytes:
+        raise BoundaryUnusable("no runsc")
+
+    steps: list[Step] = []
+    record = {
+        "name": "x",
+        "architecture": "amd64",
+        "python": "p",
+        "python_version": "3.11",
+        "languages": [],
+        "environment": {},
+    }
+    (tmp_path / "image.json").write_text(json.dumps(record))
+    assert _warm("import json", tmp_path, steps.append, run_inside) is False
+    assert steps[-1].detail == "left out: no runsc"
+    assert _warm("", tmp_path, steps.append, run_inside) is False
 
 
 def test_a_package_that_the_distribution_does_not_have_is_an_error_of_the_caller(paths: Paths) -> None:

@@ -11,7 +11,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,18 +43,25 @@ _PYTHON = "/usr/bin/python3"
 
 @dataclass(frozen=True)
 class _Lock:
-    """Everything that goes into an image, exactly."""
+    """Everything that goes into an image, exactly.
+
+    ``warmed`` is part of it: an image that was built where no sandbox could run is another one, and is built anew where
+    one can. (So is byte code, which needs a Python of the image's version on the host.)
+    """
 
     recipe: Recipe
     architecture: str
     debs: tuple[Deb, ...]
-    wheels: tuple[Wheel, ...]
+    wheels: tuple[Wheel, ...] = ()
+    warmed: bool = False
 
     def record(self) -> dict[str, Any]:
         return {
             "format": FORMAT,
             "architecture": self.architecture,
             "recipe": self.recipe.digest,
+            "compiled": _host_python(self.target.python) is not None,
+            "warmed": self.warmed,
             "debs": [asdict(deb) for deb in self.debs],
             "wheels": [{"name": one.name, "version": one.version, "sha256": one.sha256} for one in self.wheels],
         }
@@ -85,10 +93,12 @@ def build(
     with store.workspace() as work:
         lock, files = _gather(recipe, work, places, constraints, progress)
         with store.building():
-            if store.find(lock.digest) is None:
-                _assemble(lock, files, work, progress, run_inside)
-                store.adopt(work, lock.digest)
-            return store.name(recipe.name, lock.digest)
+            digest = _built_already(store, lock, run_inside is not None)
+            if digest is None:
+                digest = _assemble(lock, files, work, progress, run_inside)
+                if store.find(digest) is None:
+                    store.adopt(work, digest)
+            return store.name(recipe.name, digest)
 
 
 def build_derived(
@@ -111,6 +121,13 @@ def build_derived(
     )
 
 
+def _built_already(store: Store, lock: _Lock, can_warm: bool) -> str | None:
+    """The image of ``lock`` in the store, if it is as good as what could be built now."""
+    ways = [True] if can_warm and lock.recipe.warm else [True, False]
+    digests = [replace(lock, warmed=warmed).digest for warmed in ways if lock.recipe.warm or not warmed]
+    return next((digest for digest in digests if store.find(digest) is not None), None)
+
+
 def _base(store: Store, name: str) -> tuple[Recipe, list[str]]:
     try:
         image = store.resolve(name)
@@ -131,7 +148,7 @@ def _gather(
     apt = Apt(work / "apt", own_sources(host, recipe.suite or host.codename), architecture)
     apt.update(progress)
     debs = tuple(apt.resolve(["?and(?essential,?not(?exact-name(apt)))", "base-files", *recipe.apt]))
-    lock = _Lock(recipe, architecture, debs, ())
+    lock = _Lock(recipe, architecture, debs)
     _demand_space(paths, sum(deb.size for deb in debs))
     make_directory(paths.cache)
     files = apt.fetch(debs, Cache(paths.cache / "debs"), progress)
@@ -141,7 +158,7 @@ def _gather(
         wheels = resolve_wheels(
             recipe.wheels, lock.target, directory, pip_cache=pip_cache, constraints=constraints, progress=progress
         )
-        lock = _Lock(recipe, architecture, debs, tuple(wheels))
+        lock = replace(lock, wheels=tuple(wheels))
         _demand_space(paths, sum(wheel.path.stat().st_size for wheel in wheels))
     return lock, files
 
@@ -173,7 +190,8 @@ def _demand_space(paths: Paths, packed: int) -> None:
 # --- putting together ---
 
 
-def _assemble(lock: _Lock, debs: Sequence[Path], work: Path, progress: Progress, run_inside: RunInside | None) -> None:
+def _assemble(lock: _Lock, debs: Sequence[Path], work: Path, progress: Progress, run_inside: RunInside | None) -> str:
+    """Make the image in ``work``; return its digest."""
     # From here on nobody else on this host gets in: the image has directories that everybody may write (/tmp, the home),
     # and what another user put there would be in everybody's sandbox. The boundary binds the rootfs for its cells.
     work.chmod(0o700)
@@ -190,10 +208,12 @@ def _assemble(lock: _Lock, debs: Sequence[Path], work: Path, progress: Progress,
     _compile(lock.target, root)
     size = rootfs.normalise(root)
     _write_records(lock, work, size)
-    _warm(lock.recipe.warm, work, progress, run_inside)
+    lock = replace(lock, warmed=_warm(lock.recipe.warm, work, progress, run_inside))
+    _write(work / "lock.json", lock.record())
     shutil.rmtree(work / "apt")
     shutil.rmtree(work / "wheels", ignore_errors=True)
     run([need("sync", "coreutils"), "--file-system", str(work)], what="cannot write the image to disk")
+    return lock.digest
 
 
 def _unpack_wheels(lock: _Lock, root: Path, progress: Progress) -> Path:
@@ -216,6 +236,7 @@ def _compile(target: Target, root: Path) -> bool:
     return True
 
 
+@cache
 def _host_python(version: tuple[int, int]) -> str | None:
     """An interpreter of the host whose byte code fits; the image's own is never run on the host."""
     if sys.version_info[:2] == version:
@@ -227,16 +248,18 @@ def _host_python(version: tuple[int, int]) -> str | None:
     )
 
 
-def _warm(code: str, work: Path, progress: Progress, run_inside: RunInside | None) -> None:
+def _warm(code: str, work: Path, progress: Progress, run_inside: RunInside | None) -> bool:
     """Only a gain in time: an image is complete without, so where no sandbox can run, it is built all the same."""
     if not code or run_inside is None:
-        return
+        return False
     progress(Step(Stage.WARM))
     try:
         count = warm(read_image(work), code, run_inside)
         progress(Step(Stage.WARM, count, count))
+        return True
     except DayflyError as error:
         progress(Step(Stage.WARM, 0, 0, f"left out: {error.message}"))
+        return False
 
 
 def _write_records(lock: _Lock, work: Path, size: int) -> None:
@@ -254,7 +277,6 @@ def _write_records(lock: _Lock, work: Path, size: int) -> None:
         "size": size,
         "packages": len(contents),
     }
-    _write(work / "lock.json", lock.record())
     _write(work / "contents.json", [asdict(package) for package in contents])
     _write(work / "recipe.json", recipe.model_dump(mode="json"))
     _write(work / "image.json", image)
