@@ -52,7 +52,7 @@ def run(
     policy: PolicyFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON instead of the output.")] = False,
     explain: Annotated[
-        bool, typer.Option(help="Print what would be generated for the boundary, and run nothing.")
+        bool, typer.Option("--explain", help="Print what would be generated for the boundary, and run nothing.")
     ] = False,
 ) -> int:
     """Run code in a sandbox of its own, which is thrown away afterwards.
