@@ -23,6 +23,8 @@ except OSError:
 try:
     for name in os.listdir(f"/proc/{target}/fd"):
         try:
+            if os.readlink(f"/proc/{target}/fd/{name}") == "/dev/null":
+                continue  # a path that anybody may open
             os.close(os.open(f"/proc/{target}/fd/{name}", os.O_RDONLY | os.O_NONBLOCK))
             found.append(f"fd {name}")
         except OSError:

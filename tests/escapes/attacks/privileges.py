@@ -1,5 +1,6 @@
 """Have capabilities, or a way to gain some."""
 
+import ctypes
 import os
 import stat
 
@@ -12,7 +13,7 @@ if os.getuid() == 0 or os.geteuid() == 0:
 for name in ("CapEff", "CapPrm", "CapInh", "CapAmb"):
     if int(status.get(name, "0"), 16):
         found.append(f"{name} {status[name]}")
-if status.get("NoNewPrivs") != "1":
+if ctypes.CDLL(None).prctl(39, 0, 0, 0, 0) != 1:  # PR_GET_NO_NEW_PRIVS
     found.append("privileges can be gained by exec")
 for change in (lambda: os.setuid(0), lambda: os.setgid(0), lambda: os.setgroups([])):
     try:
