@@ -58,7 +58,7 @@ _FILES = {
     "etc/machine-id": "",
     "etc/fstab": "",
 }
-# What update-alternatives would have linked, if the target is there.
+# What maintainer scripts would have linked, if the target is there.
 _LINKS = {
     "usr/bin/awk": "mawk",
     "usr/bin/nawk": "mawk",
@@ -68,7 +68,8 @@ _LINKS = {
     "usr/bin/node": "nodejs",
     "usr/bin/python": "python3",
     "usr/lib/ssl/cert.pem": "/etc/ssl/certs/ca-certificates.crt",
-    "etc/mtab": "/proc/mounts",
+    "etc/localtime": "/usr/share/zoneinfo/Etc/UTC",
+    "etc/mtab": "../proc/self/mounts",
 }
 
 
@@ -142,8 +143,8 @@ def _certificates(root: Path) -> None:
 def _links(root: Path) -> None:
     for name, target in _LINKS.items():
         path = root / name
-        there = target.startswith("/") or (path.parent / target).exists()
-        if there and path.parent.is_dir() and not path.is_symlink() and not path.exists():
+        there = (root / target[1:] if target.startswith("/") else path.parent / target).exists()
+        if (there or "proc/" in target) and path.parent.is_dir() and not path.is_symlink() and not path.exists():
             path.symlink_to(target)
 
 
