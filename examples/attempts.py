@@ -11,7 +11,7 @@ def attempt(name, action):
         print(f"{name}\tdenied\t{type(error).__name__}: {error}"[:160])
 
 
-attempt("read the host's home", lambda: os.listdir(HOST_HOME))  # noqa: F821  # set by penguins.py
+attempt("read the host's home", lambda: os.listdir(HOST_HOME))  # HOST_HOME: set by penguins.py
 attempt("open a connection", lambda: socket.create_connection(("192.0.2.1", 443), timeout=5))
 attempt("resolve a name", lambda: socket.getaddrinfo("example.com", 443))
 attempt(

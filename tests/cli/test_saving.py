@@ -116,7 +116,7 @@ def test_files_are_capped_in_number_and_bytes(
 ) -> None:
     monkeypatch.setattr(saving, "MAX_FILES", 2)
     saver = Saver(sandbox, out)
-    room.files = {name: b"1" for name in "abc"}
+    room.files = dict.fromkeys("abc", b"1")
     listed(room, home=[info(name) for name in "abc"])
     assert len(saver.collect(DONE)) == 2
     assert "more than 2 new files" in capsys.readouterr().err

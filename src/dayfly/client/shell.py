@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Any, Concatenate, Generic, Never, ParamSpec, Self, TypeVar, overload
 
 from dayfly.client.bridge import Bridge
 
@@ -114,3 +114,6 @@ class reading(Generic[A, T]):  # noqa: N801  # a descriptor, like property
             return self._function(inner)
 
         return shell._bridge.run(read)
+
+    def __set__(self, shell: Shell[A], value: Never) -> None:
+        raise AttributeError("this attribute is read-only")

@@ -1,0 +1,59 @@
+# make run: the demonstration. make test, make check, make bench: for developers. make clean: remove what these made here.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+SHORT := tests/agent tests/boundaries tests/cli tests/client tests/escapes tests/sandbox
+
+.PHONY: run setup test test-short test-all check format bench clean
+.DEFAULT_GOAL := run
+
+run: setup
+	@$(BIN)/python examples/penguins.py out
+
+# runsc and the default image, where they are missing: in this user's own data directory.
+setup: $(VENV)/.dayfly
+	@$(BIN)/dayfly setup
+
+$(VENV)/.dayfly: pyproject.toml tools/venv.sh
+	@echo "installing dayfly into $(VENV)"
+	@bash tools/venv.sh $(VENV)
+	@$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/.developer: $(VENV)/.dayfly
+	@echo "installing the tools for developers into $(VENV)"
+	@$(PIP) install --upgrade 'pip>=25.1'
+	@$(PIP) install --editable . --group test --group check
+	@touch $@
+
+test: $(VENV)/.developer
+	@$(BIN)/dayfly setup --image data --image python
+	@$(BIN)/python -m pytest -m 'not soak'
+
+# What differs between users: for the ordinary user of .ci/run.
+test-short: $(VENV)/.developer
+	@$(BIN)/dayfly setup --image data --image python
+	@$(BIN)/python -m pytest -m 'not soak' $(SHORT)
+
+test-all: $(VENV)/.developer
+	@$(BIN)/dayfly setup --image data --image python
+	@$(BIN)/python -m pytest
+
+check: $(VENV)/.developer
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/mypy tests/client/typing_promises.py
+
+format: $(VENV)/.developer
+	@$(BIN)/ruff check --fix --select I
+	@$(BIN)/ruff format
+
+bench: $(VENV)/.developer
+	@$(BIN)/dayfly setup --image data --image python
+	@$(BIN)/python -m bench
+
+clean:
+	rm -rf $(VENV) out dist build .mypy_cache .ruff_cache .hypothesis bench/peers-venv
