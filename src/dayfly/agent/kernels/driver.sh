@@ -1,0 +1,53 @@
+# The Bash kernel, given to bash -c. It reads cells from descriptor $DAYFLY_CONTROL: a line "run length", then so many bytes.
+# It answers with NUL-ended records: "ready", then for each cell "run status interrupted syntax-error-message".
+#
+# A cell is evaluated by a sourced file ($DAYFLY_CELL, one line: eval "$__dayfly_code"), at the top level and not in a
+# function: only so are `declare` and `local` what they are in a script, and `return` leaves the cell. SIGINT is a trap
+# that from then on makes every function and the sourced file return (bash has no exceptions), so that the shell and its
+# state survive the interrupt.
+
+__dayfly_fd=$DAYFLY_CONTROL __dayfly_cell=$DAYFLY_CELL
+unset DAYFLY_CONTROL DAYFLY_CELL
+
+__dayfly_next() {
+  local LC_ALL=C length # bytes, not characters
+  IFS=' ' builtin read -r -u "$__dayfly_fd" __dayfly_run length || builtin exit 0
+  IFS= builtin read -r -N "$length" -u "$__dayfly_fd" __dayfly_code || builtin exit 0
+}
+
+__dayfly_interrupt() {
+  __dayfly_interrupted=1
+  builtin shopt -s extdebug
+  builtin set -T
+  builtin trap __dayfly_unwind DEBUG
+}
+
+# Inside of the cell, at any depth: return. In the loop below: go on.
+__dayfly_unwind() {
+  [[ " ${BASH_SOURCE[*]} " != *" $__dayfly_cell "* ]] || builtin return 2
+}
+
+# What the parser says about the cell, if that is why it failed. Bash gives 2 for it, but so do other things.
+__dayfly_complaint() {
+  __dayfly_error=
+  (( $1 == 2 )) || builtin return 0
+  __dayfly_error=$(builtin unset BASH_ENV; "$BASH" --norc --noprofile -n <<<"$__dayfly_code" 2>&1) && __dayfly_error=
+  builtin return 0
+}
+
+builtin exec {__dayfly_out}>&1 {__dayfly_err}>&2
+builtin trap __dayfly_interrupt INT
+builtin printf 'ready\0' >&"$__dayfly_fd"
+while __dayfly_next; do
+  __dayfly_interrupted=0
+  builtin . "$__dayfly_cell"
+  __dayfly_status=$?
+  # What would break the next cell, or this loop, is as it was. Not in a function: that would keep its own DEBUG trap.
+  builtin trap - DEBUG RETURN ERR
+  builtin trap __dayfly_interrupt INT
+  builtin shopt -u extdebug
+  builtin set +eunvxT
+  builtin exec </dev/null 1>&"$__dayfly_out" 2>&"$__dayfly_err"
+  __dayfly_complaint "$__dayfly_status"
+  builtin printf '%s\0' "$__dayfly_run $__dayfly_status $__dayfly_interrupted $__dayfly_error" >&"$__dayfly_fd"
+done

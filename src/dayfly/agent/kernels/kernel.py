@@ -1,0 +1,319 @@
+"""One live interpreter: its process, its control socket, and the two pipes that it prints to."""
+
+from __future__ import annotations
+
+import _socket
+import os
+import time
+
+from dayfly.agent.kernels.records import BadRecord
+from dayfly.agent.streams import UNLIMITED, pipe, waiting_bytes
+from dayfly.agent.supervisor import StartFailed, send_signal
+from dayfly.wire.operations import STDERR, STDOUT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Mapping
+
+    from dayfly.agent.kernels.codec import Codec
+    from dayfly.agent.loop import Loop
+    from dayfly.agent.supervisor import Child, Supervisor
+else:
+    import _signal as signal  # see loop.py
+
+READ_SIZE = 256 * 1024
+"""Bytes taken from a pipe at once: what it holds."""
+
+DYING_SECONDS = 0.5
+"""Between the end of the control socket and the process's own, which follows unless code closed the descriptor."""
+
+
+class Owner:
+    """Who a kernel reports to: its context."""
+
+    def room(self) -> int:
+        """Bytes of output that are wanted now; 0: whoever wants them again calls ``Kernel.resume``."""
+        raise NotImplementedError
+
+    def take(self, stream: int, data: bytes) -> None:
+        """At most ``room()`` bytes of output."""
+        raise NotImplementedError
+
+    def on_record(self, record: dict[str, object]) -> None:
+        raise NotImplementedError
+
+    def on_exit(self, kernel: Kernel, status: int) -> None:
+        """The process is dead; what it had sent before has been delivered."""
+        raise NotImplementedError
+
+    def on_start_failed(self, kernel: Kernel, why: StartFailed) -> None:
+        """There is no kernel."""
+        raise NotImplementedError
+
+    def on_settled(self) -> None:
+        """A pipe was read as far as ``settle`` asked for."""
+        raise NotImplementedError
+
+
+class Pipe:
+    """One of the kernel's outputs. Other processes hold its writing end too, so that its end says nothing."""
+
+    __slots__ = ("_loop", "_owner", "_stream", "_watching", "fd", "left")
+
+    def __init__(self, loop: Loop, fd: int, stream: int, owner: Owner) -> None:
+        self.fd = fd
+        self.left = UNLIMITED  # bytes to read before it counts as settled
+        self._loop = loop
+        self._stream = stream
+        self._owner = owner
+        self._watching = False
+        os.set_blocking(fd, False)
+        self.resume()
+
+    @property
+    def settled(self) -> bool:
+        return self.fd < 0 or self.left == 0
+
+    def settle(self) -> None:
+        """From now on only what is in the pipe already."""
+        if self.fd >= 0:
+            self.left = waiting_bytes(self.fd)
+            self.resume()
+
+    def unsettle(self) -> None:
+        self.left = UNLIMITED
+        self.resume()
+
+    def resume(self) -> None:
+        if self.fd >= 0 and not self._watching and self.left and self._owner.room():
+            self._watching = True
+            self._loop.on_readable(self.fd, self.read)
+
+    def read(self) -> None:
+        """What is there and wanted."""
+        room = min(self._owner.room(), self.left, READ_SIZE)
+        data = self._data(room) if room else None
+        if data == b"":
+            self.close()
+        elif data is not None:
+            self.left = self.left if self.left == UNLIMITED else self.left - len(data)
+            self._owner.take(self._stream, data)
+        if self.fd >= 0 and (not self.left or not self._owner.room()):
+            self._pause()
+        if self.settled:
+            self._owner.on_settled()
+
+    def _data(self, size: int) -> bytes | None:
+        try:
+            return os.read(self.fd, size)
+        except BlockingIOError:
+            return None
+
+    def _pause(self) -> None:
+        if self._watching:
+            self._watching = False
+            self._loop.not_readable(self.fd)
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            fd, self.fd = self.fd, -1
+            self._loop.forget(fd)
+            os.close(fd)
+
+
+class Kernel:
+    """``used`` says whether it ever ran anything, ``broken`` how it broke the protocol (then it is being killed)."""
+
+    def __init__(self, supervisor: Supervisor, tag: int, codec: Codec, owner: Owner) -> None:
+        self.ready = False
+        self.used = False
+        self.broken: str | None = None
+        self.environment: Mapping[str, str] = supervisor.environment
+        self.pipes: list[Pipe] = []
+        self._supervisor = supervisor
+        self._loop = supervisor.loop
+        self._tag = tag
+        self._codec = codec
+        self._owner = owner
+        self._child: Child | None = None
+        self._control = -1
+        self._unwritten = b""
+        self._paused = False
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid if self._child else 0
+
+    @property
+    def alive(self) -> bool:
+        return self._child is not None and self._child.status is None
+
+    def cpu_seconds(self) -> float:
+        """CPU of the process itself, without children: one system call, cheap enough for every run."""
+        try:
+            return time.clock_gettime((~self.pid << 3) | 2)  # the clock of another process, see clock_getcpuclockid
+        except OSError:
+            return 0.0
+
+    # --- starting -------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Raises ``StartFailed``, with nothing left behind."""
+        ours, theirs = _socket.socketpair()
+        out_read, out_write = pipe()
+        err_read, err_write = pipe()
+        try:
+            self._child = self._launch(theirs.fileno(), out_write, err_write)
+        except StartFailed:
+            ours.close()
+            os.close(out_read)
+            os.close(err_read)
+            raise
+        finally:
+            theirs.close()
+            os.close(out_write)
+            os.close(err_write)
+        self._control = ours.detach()
+        os.set_blocking(self._control, False)
+        self._loop.on_readable(self._control, self._readable)
+        self.pipes = [
+            Pipe(self._loop, out_read, STDOUT, self._owner),
+            Pipe(self._loop, err_read, STDERR, self._owner),
+        ]
+
+    def _launch(self, control: int, out: int, err: int) -> Child:
+        from dayfly.agent.kernels.codec import Launch
+
+        stdio = (self._supervisor.null, out, err)
+        return self._codec.start(
+            Launch(self._supervisor, self._tag, stdio, control, self.environment, self._started, self._exited)
+        )
+
+    def _started(self, failure: StartFailed | None) -> None:
+        if failure is not None:
+            self._close()
+            self._owner.on_start_failed(self, failure)
+
+    # --- control --------------------------------------------------------------------------------------------------
+
+    def died_of_memory(self, number: object) -> bool:
+        """Whether an end by this signal means that it got no more memory."""
+        return number in self._codec.memory_signals
+
+    def check(self, code: str) -> str | None:
+        return self._codec.check(code)
+
+    def suits(self, environment: Mapping[str, str]) -> bool:
+        """Whether code that is to have ``environment`` can run here: a kernel that was used keeps the one it has."""
+        return self.used or self._codec.takes_environment or self.environment == environment
+
+    def send(self, run: int, code: str, cap: int) -> None:
+        """Give it a cell. An unused kernel takes over the environment as it is now."""
+        environment = None
+        if not self.used and self.environment != self._supervisor.environment:
+            environment = self.environment = self._supervisor.environment
+        self.used = True
+        self._unwritten += self._codec.request(run, code, cap, environment)
+        self._writable()
+
+    def _writable(self) -> None:
+        try:
+            while self._unwritten and self._control >= 0:
+                self._unwritten = self._unwritten[os.write(self._control, self._unwritten) :]
+        except BlockingIOError:
+            self._loop.on_writable(self._control, self._writable)
+            return
+        except OSError:  # it is dead, or has closed its end: both show elsewhere
+            self._unwritten = b""
+        if self._control >= 0:
+            self._loop.not_writable(self._control)
+
+    def _readable(self) -> None:
+        try:
+            data = os.read(self._control, self._codec.wanted())
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data:
+            self._codec.feed(data)
+            self._deliver()
+        else:  # it is dying, as a rule: then its exit says more
+            self._loop.not_readable(self._control)
+            self._loop.call_later(DYING_SECONDS, self._still_there)
+
+    def _still_there(self) -> None:
+        if self.alive and self._control >= 0:
+            self._break("it closed its control socket")
+
+    def _deliver(self) -> None:
+        try:
+            while not self._paused:
+                record = self._codec.next()
+                if record is None:
+                    return
+                self._owner.on_record(record)
+        except BadRecord as error:
+            self._break(str(error))
+
+    def hold(self) -> None:
+        """Take no further record for now: the last one is still on its way to the host. A dead kernel's are all taken."""
+        if self.alive and not self._paused:
+            self._paused = True
+            if self._control >= 0:
+                self._loop.not_readable(self._control)
+
+    def go_on(self) -> None:
+        if self._paused:
+            self._paused = False
+            if self._control >= 0:
+                self._loop.on_readable(self._control, self._readable)
+            self._deliver()
+
+    def resume(self) -> None:
+        """There is room for output again."""
+        for one in self.pipes:
+            one.resume()
+
+    # --- end ------------------------------------------------------------------------------------------------------
+
+    def interrupt(self) -> None:
+        send_signal(self.pid, signal.SIGCONT)  # a stopped process takes no SIGINT
+        send_signal(self.pid, signal.SIGINT)
+
+    def kill(self) -> None:
+        if self.alive:
+            send_signal(self.pid, signal.SIGKILL)
+
+    def _break(self, how: str) -> None:
+        """It does not keep the protocol: nothing that it says counts any more."""
+        self.broken = self.broken or how
+        self._close_control()
+        self.kill()
+
+    def _exited(self, status: int) -> None:
+        self._paused = False
+        while self._control >= 0:  # what it had said before; bounded by the socket's buffer
+            self._readable_or_close()
+        self._owner.on_exit(self, status)
+
+    def _readable_or_close(self) -> None:
+        if waiting_bytes(self._control):
+            self._readable()
+        else:
+            self._close_control()
+
+    def _close_control(self) -> None:
+        if self._control >= 0:
+            fd, self._control = self._control, -1
+            self._loop.forget(fd)
+            os.close(fd)
+
+    def _close(self) -> None:
+        self._close_control()
+        self.close_pipes()
+
+    def close_pipes(self) -> None:
+        for one in self.pipes:
+            one.close()

@@ -1,0 +1,105 @@
+"""A driver's end of the control socket, and the one place where SIGINT may break in: user code."""
+
+from __future__ import annotations
+
+import _thread
+import os
+
+from dayfly.agent.kernels.records import HEADER, encode
+from dayfly.wire.payloads import load_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from types import FrameType
+else:
+    import _signal as signal  # without the enums around it
+
+
+class Interrupts:
+    """Turns SIGINT into ``KeyboardInterrupt``, but only while ``armed`` and never in the middle of a record."""
+
+    __slots__ = ("_held", "_pending", "armed", "fired")
+
+    def __init__(self) -> None:
+        self.armed = False
+        self.fired = False
+        self._held = False
+        self._pending = False
+
+    def install(self) -> None:
+        """Take SIGINT (back), which user code may have taken for itself."""
+        if signal.getsignal(signal.SIGINT) != self._handle:
+            signal.signal(signal.SIGINT, self._handle)
+
+    def arm(self) -> None:
+        self.fired = self._pending = False
+        self.armed = True
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._held:
+            self._pending = True
+        elif self.armed:
+            self.fired = True
+            raise KeyboardInterrupt
+
+    def hold(self) -> None:
+        """Main thread only: from here to ``release`` an interrupt waits."""
+        self._held = True
+
+    def release(self) -> None:
+        self._held = False
+        if self._pending:
+            self._pending = False
+            self._handle(signal.SIGINT, None)
+
+
+class Link:
+    """Records over the control descriptor. Any thread may send; only the process that made the link does."""
+
+    def __init__(self, fd: int, interrupts: Interrupts) -> None:
+        self._fd = fd
+        self._interrupts = interrupts
+        self._buffer = bytearray()
+        self._lock = _thread.allocate_lock()
+        self._main = _thread.get_ident()
+        self._pid = os.getpid()
+
+    @property
+    def is_mine(self) -> bool:
+        """False in a process that user code forked: it has no say here."""
+        return os.getpid() == self._pid
+
+    def receive(self) -> dict[str, object] | None:
+        """The agent's next record; ``None`` when the agent is gone."""
+        buffer = self._buffer
+        while True:
+            if len(buffer) >= HEADER.size:
+                end = HEADER.size + HEADER.unpack_from(buffer)[0]
+                if len(buffer) >= end:
+                    record = load_json(bytes(buffer[HEADER.size : end]))
+                    del buffer[:end]
+                    return record  # type: ignore[return-value]
+            data = os.read(self._fd, 1 << 20)
+            if not data:
+                return None
+            buffer += data
+
+    def send(self, record: dict[str, object]) -> None:
+        self.send_bytes(encode(record))
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send an encoded record, whole, whatever signals arrive."""
+        if not self.is_mine:
+            return
+        main = _thread.get_ident() == self._main
+        if main:
+            self._interrupts.hold()
+        try:
+            with self._lock:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(self._fd, view) :]
+        finally:
+            if main:
+                self._interrupts.release()

@@ -1,0 +1,67 @@
+"""Ending a run: SIGINT, then SIGKILL for what it started, then for the kernel; always what is older is spared."""
+
+from __future__ import annotations
+
+from dayfly.agent.supervisor import send_signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+
+    from dayfly.agent.kernels.contexts import Context
+    from dayfly.agent.kernels.execution import Execution
+    from dayfly.agent.kernels.kernel import Kernel
+    from dayfly.agent.loop import Timer
+else:
+    import _signal as signal  # see loop.py
+
+ANSWER_SECONDS = 0.2
+"""For a kernel that was waiting for a process which is dead now: to see it, and to answer."""
+
+
+class Stop:
+    """One run being ended. ``cause`` is the status that its answer will have."""
+
+    def __init__(self, context: Context, kernel: Kernel, execution: Execution, cause: str) -> None:
+        self.cause = cause
+        self._context = context
+        self._kernel = kernel
+        self._execution = execution
+        self._timer: Timer | None = None
+        self._killing = False
+
+    def begin(self, grace: float) -> None:
+        """Ask, and use force after ``grace`` seconds."""
+        self._kernel.interrupt()
+        for one in self._context.members_since(self._execution.since):
+            if one.pid != self._kernel.pid:
+                send_signal(one.pid, signal.SIGINT)
+        self._later(grace, self._kill_started)
+
+    def answered(self) -> None:
+        """The kernel has ended the cell by itself: it stays, with its state."""
+        self._disarm()
+        self._kill_started()
+
+    def kernel_died(self) -> None:
+        self._disarm()
+        self._kill_started()
+
+    def _kill_started(self) -> None:
+        if not self._killing:
+            self._killing = True
+            self._context.kill_since(self._execution.since, self._killed)
+
+    def _killed(self, killed: int, left: int) -> None:
+        self._killing = False
+        if self._execution.answer is None and self._kernel.alive:
+            self._later(ANSWER_SECONDS, self._kernel.kill)
+        else:
+            self._execution.cleared(killed, left)
+
+    def _later(self, seconds: float, callback: object) -> None:
+        self._timer = self._context.loop.call_later(seconds, callback)  # type: ignore[arg-type]
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
