@@ -186,13 +186,16 @@ class CellCgroup:
         name = "memory.events" if self.version == 2 else "memory.oom_control"
         return _keyed(self.paths.get("memory"), name).get("oom_kill", 0)
 
+    def pids_refused(self) -> int:
+        return _keyed(self.paths.get("pids"), "pids.events").get("max", 0)
+
     def counters(self) -> Counters:
         peak = "memory.peak" if self.version == 2 else "memory.max_usage_in_bytes"
         return Counters(
             cpu_seconds=self.cpu_seconds(),
             memory_peak=_number(self.paths.get("memory"), peak),
             oom_kills=self.oom_kills(),
-            pids_refused=_keyed(self.paths.get("pids"), "pids.events").get("max", 0),
+            pids_refused=self.pids_refused(),
         )
 
 

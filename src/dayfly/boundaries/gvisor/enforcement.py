@@ -7,18 +7,20 @@ from collections.abc import Iterator
 from dayfly.boundaries.gvisor.abilities import Abilities
 from dayfly.boundaries.gvisor.cgroups import Settings
 from dayfly.errors import LimitUnenforceable
-from dayfly.limits import MIB, Limits
+from dayfly.limits import KIB, MIB, Limits
 from dayfly.spec import Enforcement, LimitReport, SandboxSpec
 
-__all__ = ["OVERHEAD", "cgroup_settings", "memory_cap", "refuse_unenforced", "remedy", "report"]
+__all__ = ["cgroup_settings", "memory_cap", "refuse_unenforced", "remedy", "report"]
 
-OVERHEAD = 96 * MIB
-"""Bytes that the host's cap lies above ``limits.memory``: gVisor's own processes (20-35 MiB when idle) and what they
-keep per process, open file and page table inside. So what acts first is the limit inside, as a ``MemoryError``."""
+OVERHEAD = 64 * MIB
+PROCESS_OVERHEAD = 256 * KIB
+"""Bytes that the host's cap lies above ``limits.memory``, at all and per allowed process inside: gVisor's own processes
+(20-35 MiB when idle) and what they and the host's kernel keep per process (110 MiB were measured at 250 processes). So
+what acts first is the limit inside, as a ``MemoryError``."""
 
 _THREADS_PER_PROCESS = 4
 _SPARE_THREADS = 256
-"""The host counts gVisor's threads: one or two per thread inside, and some dozens. Reaching this cap kills the cell, so
+"""The host counts gVisor's threads: two per process inside, and some dozens. Reaching this cap kills the cell, so
 it lies well above what RLIMIT_NPROC inside allows, which gives the code a plain error."""
 
 _EXACT_TIME = frozenset({"cpu_seconds"})
@@ -31,7 +33,8 @@ _DISK_REMEDY = "use a runsc whose --overlay2 knows size= (dayfly setup --from re
 
 
 def memory_cap(limits: Limits) -> int:
-    return limits.memory + OVERHEAD
+    """Bytes at which the host ends the cell."""
+    return limits.memory + OVERHEAD + limits.processes * PROCESS_OVERHEAD
 
 
 def cgroup_settings(limits: Limits) -> Settings:
@@ -49,8 +52,9 @@ def report(limits: Limits, abilities: Abilities) -> tuple[LimitReport, ...]:
 
 def _decide(limits: Limits, abilities: Abilities) -> Iterator[tuple[str, Enforcement, str]]:
     version = f"cgroup v{abilities.cgroups.version}" if abilities.cgroups else ""
+    above = (memory_cap(limits) - limits.memory) // MIB
     if abilities.has_cgroup("memory"):
-        yield "memory", Enforcement.ENFORCED, f"{version} memory, {OVERHEAD // MIB} MiB above for gVisor itself"
+        yield "memory", Enforcement.ENFORCED, f"{version} memory, with {above} MiB for gVisor itself"
     else:
         yield "memory", Enforcement.WATCHED, "the host samples what the sandbox holds and ends it"
     yield ("cpus", *_cpus(limits, abilities, version))

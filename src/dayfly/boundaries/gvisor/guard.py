@@ -42,6 +42,8 @@ def exceeded(sample: Sample, caps: Caps) -> tuple[EndReason, str] | None:
     """The limit that the cell is beyond, and a line for a person."""
     if sample.oom_kills:
         return EndReason.MEMORY_LIMIT, "the kernel ended a part of it: out of memory"
+    if sample.pids_refused:
+        return EndReason.PROCESS_LIMIT, "the kernel refused it another process or thread"
     if sample.memory > caps.memory:
         return EndReason.MEMORY_LIMIT, f"it held {sample.memory // MIB} MiB"
     if sample.disk > caps.disk:

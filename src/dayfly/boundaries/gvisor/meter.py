@@ -28,12 +28,16 @@ class SentryGone(Exception):
 
 @dataclass(frozen=True)
 class Sample:
-    """Bytes now, and CPU seconds so far of everything that belongs to the cell. ``oom_kills`` as the kernel counted."""
+    """Bytes now, and CPU seconds so far of everything that belongs to the cell.
+
+    ``oom_kills`` and ``pids_refused`` count what the kernel did at the cgroup's caps.
+    """
 
     memory: int
     disk: int
     cpu_seconds: float
     oom_kills: int = 0
+    pids_refused: int = 0
 
 
 class Meter:
@@ -78,6 +82,7 @@ class Meter:
             disk=self._held(_DISK),
             cpu_seconds=self._cpu_seconds(),
             oom_kills=self._cgroup.oom_kills() if self._cgroup else 0,
+            pids_refused=self._cgroup.pids_refused() if self._cgroup else 0,
         )
 
     def _open(self, name: str) -> bytes:
