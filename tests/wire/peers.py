@@ -139,6 +139,18 @@ def window_of(message: Message) -> int:
     return len(payload_of(message)) + flow.FRAME_COST if isinstance(message, Event) else 0
 
 
+def until_refused(call: Callable[[], object], error: type[Exception], why: str) -> int:
+    """How often it could be called before it raised."""
+    for times in range(1_000_000):
+        try:
+            call()
+        except error as refusal:
+            if why not in str(refusal):
+                raise
+            return times
+    raise AssertionError("never refused")
+
+
 # --- strategies ---------------------------------------------------------------------------------------------------
 
 texts = st.text(st.characters(), max_size=30)  # lone surrogates and NUL included
