@@ -29,9 +29,9 @@ from dayfly.images.cache import Cache
 from dayfly.images.progress import Progress, Stage, Step, silent
 from dayfly.images.rootfs import unpack_deb
 from dayfly.images.sources import Distribution, host_distribution, own_sources
-from dayfly.images.tools import ToolFailed, need, run, translate_os_error
+from dayfly.images.tools import ToolFailed, need, run
 from dayfly.limits import GIB, KIB, MIB
-from dayfly.paths import Paths, default_paths, make_directory
+from dayfly.paths import Paths, default_paths, host_error, make_directory
 from dayfly.runtime import FLOOR, Runsc, date_of, inspect_runsc
 
 __all__ = ["RELEASES", "from_distribution", "from_file", "from_go", "from_release", "obtain"]
@@ -221,7 +221,7 @@ def _staging(paths: Paths) -> Iterator[Path]:
     try:
         yield stage
     except OSError as error:
-        raise translate_os_error(error, "cannot install runsc") from error
+        raise host_error(error, "cannot install runsc") from error
     finally:
         if not _is_current(stage, paths):
             shutil.rmtree(stage, ignore_errors=True)

@@ -6,6 +6,7 @@ so that two installations never see each other's sandboxes.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import tempfile
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from dayfly.errors import HostError, OutOfSpace
 
-__all__ = ["Paths", "default_paths", "make_directory", "untraversable", "write_atomically"]
+__all__ = ["Paths", "default_paths", "host_error", "make_directory", "untraversable", "write_atomically"]
 
 
 @dataclass(frozen=True)
@@ -70,12 +71,20 @@ def make_directory(path: Path, mode: int = 0o755) -> Path:
         _create(path, mode)
         found = path.stat()
     except OSError as error:
-        raise _translated(path, error) from error
+        raise host_error(error, f"cannot use {path}") from error
     if found.st_uid not in (0, os.geteuid()) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise HostError(
             f"{path} belongs to or can be written by others", remedy=f"chmod go-w {path}, or set DAYFLY_DATA"
         )
     return path
+
+
+def host_error(error: OSError, what: str) -> HostError:
+    """The dayfly error for an ``OSError`` of this process's own file work. ``what``: "cannot ..."."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return OutOfSpace(f"{what}: no space left", remedy="free some space, or set DAYFLY_DATA to another disk")
+    reason = f"{error.strerror or error} {error.filename or ''}".rstrip()
+    return HostError(f"{what}: {reason}", remedy="set DAYFLY_DATA to a directory of yours")
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -88,7 +97,7 @@ def write_atomically(path: Path, text: str) -> None:
         Path(name).replace(path)
     except OSError as error:
         Path(name).unlink(missing_ok=True)
-        raise _translated(path, error) from error
+        raise host_error(error, f"cannot use {path}") from error
 
 
 def untraversable(path: Path) -> Path | None:
@@ -111,14 +120,6 @@ def _create(path: Path, mode: int) -> None:
             raise
         return
     path.chmod(mode)
-
-
-def _translated(path: Path, error: OSError) -> HostError:
-    if error.errno in (28, 122):  # ENOSPC, EDQUOT
-        return OutOfSpace(f"no space left for {path}", remedy="free some space, or set DAYFLY_DATA to another disk")
-    return HostError(
-        f"cannot use the directory {path}: {error.strerror}", remedy="set DAYFLY_DATA to a directory of yours"
-    )
 
 
 def _user_data(env: Mapping[str, str]) -> Path:

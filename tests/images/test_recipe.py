@@ -32,6 +32,7 @@ def test_the_shipped_recipes_are_valid_and_hold_what_the_documentation_promises(
         ({"colour": "red"}, "colour"),
         ({"name": "../x"}, "name"),
         ({"name": "A"}, "name"),
+        ({"name": "deadbeefcafe"}, "not a name for an image"),
         ({"suite": "bookworm main; rm"}, "suite"),
         ({"apt": ["bash"]}, "python3 is missing"),
         ({"apt": ["python3", "--purge"]}, "not a package name"),

@@ -19,6 +19,7 @@ from dayfly.images.cache import Cache
 from dayfly.images.progress import Progress, Stage, Step, silent
 from dayfly.images.sources import Source, render
 from dayfly.images.tools import ToolFailed, need, run
+from dayfly.paths import make_directory
 
 __all__ = ["Apt", "Deb"]
 
@@ -51,7 +52,7 @@ class Apt:
         self._directory = directory
         self._archives = directory / "archives"
         for path in (directory / "lists/partial", self._archives / "partial", directory / "parts"):
-            path.mkdir(parents=True, exist_ok=True)
+            make_directory(path)  # whatever the umask: as root, apt downloads as a user of its own
         (directory / "status").touch()  # nothing is installed: every dependency has to be fetched
         (directory / "parts/distribution.sources").write_text(render(sources), "utf-8")
         (directory / "apt.conf").write_text(self._configuration(architecture), "utf-8")

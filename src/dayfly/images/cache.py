@@ -9,8 +9,7 @@ import tempfile
 from pathlib import Path
 
 from dayfly.errors import HostError
-from dayfly.images.tools import translate_os_error
-from dayfly.paths import make_directory
+from dayfly.paths import host_error, make_directory
 
 __all__ = ["Cache", "sha256_of"]
 
@@ -57,7 +56,7 @@ class Cache:
         try:
             return self._take(path, sha256)
         except OSError as error:
-            raise translate_os_error(error, f"cannot keep {path.name}") from error
+            raise host_error(error, f"cannot keep {path.name}") from error
 
     def _take(self, path: Path, sha256: str) -> Path:
         handle, name = tempfile.mkstemp(dir=self._directory, prefix=".new-")

@@ -15,9 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from dayfly.errors import ImageNotFound, InputError
 
-__all__ = ["Recipe", "derive", "load_recipe", "parse_recipe", "recipe_names", "shipped_recipe"]
+__all__ = ["DIGEST", "NAME", "Recipe", "derive", "load_recipe", "parse_recipe", "recipe_names", "shipped_recipe"]
 
-_NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
+NAME = re.compile(r"^[a-z0-9][a-z0-9._-]{0,63}$")
+DIGEST = re.compile(r"^(?:sha256:)?([0-9a-f]{12,64})$")
+"""A digest or the beginning of one. 12 digits: enough for a person to write; names may not look like it."""
+
 _DEB_NAME = re.compile(r"^[a-z0-9][a-z0-9+.-]{1,99}$")
 _GLOB = re.compile(r"^[A-Za-z0-9_.*-]+(?:/[A-Za-z0-9_.*-]+)*$")
 # A recipe is a page of text; more is a mistake.
@@ -34,7 +37,7 @@ class Recipe(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = Field(pattern=_NAME)
+    name: str
     description: str = Field("", max_length=200)
     suite: str | None = Field(None, pattern=r"^[a-z]{3,20}$")
     apt: tuple[str, ...] = Field(("python3",), max_length=500)
@@ -43,6 +46,13 @@ class Recipe(BaseModel):
     prune: tuple[str, ...] = ()
     warm: str = Field("", max_length=1000)
     environment: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("name")
+    @classmethod
+    def _name(cls, name: str) -> str:
+        if not NAME.match(name) or DIGEST.match(name):
+            raise ValueError(f"not a name for an image (lower-case letters, digits, '.', '_', '-'): {name!r}")
+        return name
 
     @field_validator("apt")
     @classmethod

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from dayfly.errors import HostError, OutOfSpace
-from dayfly.images.tools import need, run, translate_os_error, with_parent_death
+from dayfly.images.tools import need, run, with_parent_death
+from dayfly.paths import host_error
 
 __all__ = ["USER_ID", "compile_python", "complete", "normalise", "prepare", "prune", "unpack_deb"]
 
@@ -116,7 +117,7 @@ def complete(root: Path) -> None:
         for marker in root.glob("usr/lib/python3*/EXTERNALLY-MANAGED"):
             marker.unlink()  # pip may install here: the room is thrown away
     except OSError as error:
-        raise translate_os_error(error, "cannot complete the image") from error
+        raise host_error(error, "cannot complete the image") from error
     run([need("ldconfig", "libc-bin"), "-r", str(root)], what="cannot build the linker's cache")
 
 
@@ -178,7 +179,7 @@ def normalise(root: Path) -> int:
         for name, mode in _OPEN.items():
             (root / name).chmod(mode)
     except OSError as error:
-        raise translate_os_error(error, "cannot set the image's permissions") from error
+        raise host_error(error, "cannot set the image's permissions") from error
     return size
 
 

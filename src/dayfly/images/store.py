@@ -19,15 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from dayfly.errors import HostError, ImageNotFound, InputError
-from dayfly.images.recipe import recipe_names
-from dayfly.images.tools import translate_os_error
-from dayfly.paths import Paths, default_paths, make_directory
+from dayfly.images.recipe import DIGEST, NAME, recipe_names
+from dayfly.paths import Paths, default_paths, host_error, make_directory
 from dayfly.spec import Image
 
 __all__ = ["ImageInfo", "Lease", "Package", "Store", "read_image"]
 
-_NAME = re.compile(r"^[a-z0-9][a-z0-9._-]{0,63}$")
-_DIGEST = re.compile(r"^(?:sha256:)?([0-9a-f]{12,64})$")  # 12 digits: enough for a person, and no name looks like it
 _WORK = ".build-"
 
 
@@ -136,7 +133,7 @@ class Store:
         try:
             shutil.rmtree(doomed.path, ignore_errors=False)
         except OSError as error:
-            raise translate_os_error(error, f"cannot remove all of the image {name}") from error
+            raise host_error(error, f"cannot remove all of the image {name}") from error
         finally:
             doomed.close()
 
@@ -184,7 +181,7 @@ class Store:
 
     def name(self, name: str, digest: str) -> Image:
         """Point ``name`` to the image of that digest (atomically), and return it."""
-        if not _NAME.match(name) or _DIGEST.match(name):
+        if not NAME.match(name) or DIGEST.match(name):
             raise InputError(
                 f"not a name for an image: {name!r}", remedy="use lower-case letters, digits, '.', '_', '-'"
             )
@@ -204,7 +201,7 @@ class Store:
         return self._names / name
 
     def _is_name(self, name: str) -> bool:
-        return bool(_NAME.match(name)) and self._link(name).is_symlink()
+        return bool(NAME.match(name)) and self._link(name).is_symlink()
 
     def _names_of(self, directory: Path) -> tuple[Path, ...]:
         links = self._names.glob("*") if self._names.is_dir() else ()
@@ -215,12 +212,12 @@ class Store:
         return tuple(path for path in found if re.fullmatch(r"[0-9a-f]{64}", path.name) and path.is_dir())
 
     def _locate(self, name: str) -> Path | None:
-        if _NAME.match(name):
+        if NAME.match(name):
             with suppress(OSError):
                 target = self._root / self._link(name).readlink().name
                 if target.is_dir():
                     return target
-        match = _DIGEST.match(name)
+        match = DIGEST.match(name)
         fitting = [path for path in self._images() if path.name.startswith(match[1])] if match else []
         return fitting[0] if len(fitting) == 1 else None
 
@@ -243,7 +240,7 @@ class Store:
         try:
             descriptor = os.open(self._root / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise translate_os_error(error, "cannot change the image store") from error
+            raise host_error(error, "cannot change the image store") from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
@@ -265,7 +262,7 @@ class _Work:
             make_directory(path)
             descriptor = os.open(path / "lease", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise translate_os_error(error, "cannot start a build") from error
+            raise host_error(error, "cannot start a build") from error
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         return cls(path, descriptor)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from dayfly.errors import HostError, OutOfSpace
 from dayfly.limits import KIB, MIB
 
-__all__ = ["ToolFailed", "need", "run", "translate_os_error", "with_parent_death"]
+__all__ = ["ToolFailed", "need", "run", "with_parent_death"]
 
 # Of all that one tool may say: resolving the largest images takes some 100 kB.
 _OUTPUT_CAP = 32 * MIB
@@ -95,10 +95,3 @@ def _failure(what: str, output: str, remedy: str | None) -> HostError:
 
 def _plain(text: str) -> str:
     return re.sub(r"[\x00-\x1f\x7f-\x9f]+", " ", text)[:400]
-
-
-def translate_os_error(error: OSError, what: str) -> HostError:
-    """The dayfly error for an ``OSError`` of this process's own file work."""
-    if error.errno in (28, 122):  # ENOSPC, EDQUOT
-        return OutOfSpace(f"{what}: no space left", remedy="free some space, or set DAYFLY_DATA to another disk")
-    return HostError(f"{what}: {error.strerror or error} {error.filename or ''}".rstrip(), remedy="dayfly doctor")

@@ -13,8 +13,8 @@ from importlib import resources
 from pathlib import Path, PurePosixPath
 
 from dayfly.errors import HostError
-from dayfly.images.tools import translate_os_error
 from dayfly.limits import MIB
+from dayfly.paths import host_error
 from dayfly.spec import Image
 
 __all__ = ["RunInside", "warm"]
@@ -41,7 +41,7 @@ def warm(image: Image, code: str, run_inside: RunInside) -> int:
         for name, content in files.items():
             _write(home, PurePosixPath(name).parts, content)
     except OSError as error:
-        raise translate_os_error(error, "cannot keep the warmed caches") from error
+        raise host_error(error, "cannot keep the warmed caches") from error
     return len(files)
 
 

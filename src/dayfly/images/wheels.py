@@ -25,8 +25,9 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from dayfly.errors import HostError, InputError
 from dayfly.images.cache import sha256_of
 from dayfly.images.progress import Progress, Stage, Step, silent
-from dayfly.images.tools import ToolFailed, run, translate_os_error
+from dayfly.images.tools import ToolFailed, run
 from dayfly.limits import GIB, MIB
+from dayfly.paths import host_error
 
 __all__ = ["Target", "Wheel", "pip_command", "read_metadata", "resolve_wheels", "unpack_wheel"]
 
@@ -250,7 +251,7 @@ def unpack_wheel(path: Path, site: Path, prefix: Path, python: str) -> None:
             _write_scripts(archive, prefix / "bin", python)
         except (OSError, zipfile.BadZipFile) as error:
             what = f"cannot unpack {path.name}"
-            raise translate_os_error(error, what) if isinstance(error, OSError) else HostError(what) from error
+            raise host_error(error, what) if isinstance(error, OSError) else HostError(what) from error
 
 
 def _unpack_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, site: Path, prefix: Path, python: str) -> None:
