@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import traceback
     from types import CodeType
 
-HERE = os.path.dirname(__file__)
-"""Frames of code below this directory are the driver's own; nobody wants to read them."""
+HERE = os.path.dirname((lambda: None).__code__.co_filename)
+"""Frames of code below this directory are the driver's own; nobody wants to read them. (In a zip, ``__file__`` differs.)"""
 
 MAX_FRAMES = 60
 """Frames that a traceback shows, its causes included."""

@@ -197,8 +197,31 @@ def _become_a_fresh_interpreter(environment: Mapping[str, str], home: str) -> No
     except OSError:
         os.chdir("/")
     sys.argv = [""]
+    _be_an_ordinary_python()
     sys.path[0] = ""
     _add_user_packages(home)
+
+
+def _be_an_ordinary_python() -> None:
+    """The agent may have been started isolated (-I -S): a kernel is not, nor what it starts with the same flags."""
+    if sys.flags.no_site:
+        import site
+
+        site.main()
+    sys.flags = OrdinaryFlags(sys.flags)  # type: ignore[assignment]
+
+
+class OrdinaryFlags:
+    """``sys.flags`` as if none of the isolating ones had been given; ``multiprocessing`` hands them on."""
+
+    def __init__(self, flags: object) -> None:
+        for name in dir(flags):
+            value = getattr(flags, name)
+            if not name.startswith("_") and isinstance(value, int):
+                setattr(self, name, value)
+        for name in ("isolated", "ignore_environment", "no_user_site", "no_site", "safe_path"):
+            if hasattr(self, name):
+                setattr(self, name, type(getattr(self, name))(0))
 
 
 def _set_environment(environment: Mapping[str, str]) -> None:
