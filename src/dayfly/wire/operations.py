@@ -174,7 +174,7 @@ def check(value: object, shape: Mapping[str, object], what: str, error: type[Pro
         raise error(f"{what} is not an object")
     unknown = [name for name in value if name not in shape]
     if unknown:
-        raise error(f"{what} has unknown fields: {ascii(unknown)[:200]}")
+        raise error(f"{what} has unknown fields: {ascii(unknown[:3])[:200]}")
     for name, kinds in shape.items():
         kinds = kinds if isinstance(kinds, tuple) else (kinds,)
         if type(value.get(name)) not in kinds:
