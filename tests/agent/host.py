@@ -196,9 +196,10 @@ class Host:
 
     def flush(self) -> None:
         waiting = self._unwritten
-        waiting.extend(self.connection.take_output())
         try:
-            while waiting:
+            while waiting or self.connection.has_output:
+                if not waiting:
+                    waiting.extend(self.connection.take_output())
                 size = os.writev(self._write_fd, waiting[:512])
                 while waiting and size >= len(waiting[0]):
                     size -= len(waiting.pop(0))

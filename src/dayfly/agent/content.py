@@ -25,20 +25,20 @@ HOW = ("replace", "append", "create")
 
 
 def stat_path(agent: Agent, channel: Channel, params: Params) -> Task:
-    return _asked(agent, channel, "stat", params)
+    return asked(agent, channel, "stat", params)
 
 
 def list_directory(agent: Agent, channel: Channel, params: Params) -> Task:
     _count(params["limit"])
-    return _asked(agent, channel, "list", params)
+    return asked(agent, channel, "list", params)
 
 
 def make_directory(agent: Agent, channel: Channel, params: Params) -> Task:
-    return _asked(agent, channel, "mkdir", params)
+    return asked(agent, channel, "mkdir", params)
 
 
 def rename(agent: Agent, channel: Channel, params: Params) -> Task:
-    return _asked(agent, channel, "rename", params)
+    return asked(agent, channel, "rename", params)
 
 
 def read(agent: Agent, channel: Channel, params: Params) -> Task:
@@ -58,7 +58,7 @@ def write(agent: Agent, channel: Channel, params: Params) -> Task:
     return task
 
 
-def _asked(agent: Agent, channel: Channel, op: str, params: Params) -> Task:
+def asked(agent: Agent, channel: Channel, op: str, params: Params) -> Task:
     def answer(value: dict[str, Any] | None, refused: Refused | None, handle: int) -> None:
         if refused is not None:
             channel.fail(refused.code, str(refused))

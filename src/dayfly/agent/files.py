@@ -9,8 +9,9 @@ import os
 import stat
 
 from dayfly.agent import problems
-from dayfly.agent.paths import MAX_NAME, Finder, Place
+from dayfly.agent.paths import Finder, Place
 from dayfly.agent.problems import trouble
+from dayfly.wire.messages import dump_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,8 +20,14 @@ if TYPE_CHECKING:
     Params = dict[str, Any]
     Answer = tuple[dict[str, object], int]
 
-MAX_PAGE_BYTES = 128 * 1024
-"""Bytes of one page of a listing, so that it fits into one message of the worker's socket. A longer one goes on."""
+MAX_PAGE_BYTES = 384 * 1024
+"""Bytes of one page of a listing as JSON, so that it fits into one message of the worker's socket. A longer one goes on."""
+
+MAX_PAGE = 4096
+"""Entries of one page, whatever is asked."""
+
+KEPT_NAMES = 200_000
+"""Names of one directory that are held and sorted: some 20 MB. Of a larger one, every page reads it all again."""
 
 MAX_NAMES = 4_000_000
 """Entries looked at for one page: an hour's work of hostile code, and some seconds for us."""
@@ -38,6 +45,7 @@ class Files:
         self._finder = finder
         self._writes: dict[int, Write] = {}
         self._next_write = 1
+        self._names = _Names()
 
     def stat(self, params: Params) -> Answer:
         with self._finder.find(params["path"], follow=params["follow"]) as place:
@@ -46,9 +54,10 @@ class Files:
     def list(self, params: Params) -> Answer:
         after = os.fsencode(params["after"]) if params.get("after") is not None else b""
         with self._finder.find(params["path"]) as place:
-            directory = place.open(os.O_RDONLY | os.O_DIRECTORY)
+            directory = place.open_directory()
             try:
-                return _page(directory, place.path, after, max(1, params["limit"])), -1
+                limit = min(max(1, params["limit"]), MAX_PAGE)
+                return _page(directory, place.path, *self._names.after(directory, after, limit)), -1
             finally:
                 os.close(directory)
 
@@ -209,8 +218,51 @@ def _entry(directory: int, name: bytes, path: bytes) -> dict[str, object]:
     }
 
 
-def _page(directory: int, path: bytes, after: bytes, limit: int) -> dict[str, object]:
-    names, more = _names_after(directory, after, limit)
+class _Names:
+    """The names of a directory in order. Those of the last long one are kept: a listing is asked for page by page."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[object, list[bytes]] = (None, [])
+
+    def after(self, directory: int, after: bytes, limit: int) -> tuple[list[bytes], bool]:
+        """The first ``limit`` names above ``after``, and whether there are more."""
+        status = os.fstat(directory)
+        identity = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+        if self._kept[0] == identity:
+            names = self._kept[1]
+            start = _first_above(names, after)
+            return names[start : start + limit], start + limit < len(names)
+        return self._read(directory, identity, after, limit)
+
+    def _read(self, directory: int, identity: object, after: bytes, limit: int) -> tuple[list[bytes], bool]:
+        names: list[bytes] = []
+        whole = True
+        with os.scandir(directory) as found:
+            for number, entry in enumerate(found):
+                if number >= MAX_NAMES:
+                    raise trouble(problems.TOO_LARGE, f"more than {MAX_NAMES} entries")
+                names.append(os.fsencode(entry.name))
+                if len(names) > KEPT_NAMES:  # too many to hold: only those of this page
+                    names = sorted(name for name in names if name > after)[: limit + 1]
+                    whole = False
+        names.sort()
+        self._kept = (identity, names) if whole and len(names) > limit else (None, [])
+        start = _first_above(names, after)
+        return names[start : start + limit], start + limit < len(names)
+
+
+def _first_above(names: list[bytes], after: bytes) -> int:
+    low, high = 0, len(names)
+    while low < high:
+        middle = (low + high) // 2
+        if names[middle] <= after:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _page(directory: int, path: bytes, names: list[bytes], more: bool) -> dict[str, object]:
     entries: list[dict[str, object]] = []
     size = 0
     for name in names:
@@ -218,27 +270,8 @@ def _page(directory: int, path: bytes, after: bytes, limit: int) -> dict[str, ob
             entry = _entry(directory, name, path.rstrip(b"/") + b"/" + name)
         except FileNotFoundError:  # removed since the directory was read
             continue
-        size += 6 * (2 * len(name) + len(path) + len(str(entry["target"] or ""))) + 120  # as JSON, at worst
+        size += len(dump_json(entry)) + 1
         if size > MAX_PAGE_BYTES and entries:
             return {"entries": entries, "more": True}
         entries.append(entry)
     return {"entries": entries, "more": more}
-
-
-def _names_after(directory: int, after: bytes, limit: int) -> tuple[list[bytes], bool]:
-    """The first ``limit`` names above ``after`` in order, and whether there are more. Holds a few pages of names at most."""
-    limit = min(limit, MAX_PAGE_BYTES // 120)
-    best: list[bytes] = []
-    highest = b"\xff" * (MAX_NAME + 1)
-    with os.scandir(directory) as found:
-        for number, entry in enumerate(found):
-            if number >= MAX_NAMES:
-                raise trouble(problems.TOO_LARGE, f"more than {MAX_NAMES} entries")
-            name = os.fsencode(entry.name)
-            if after < name < highest:
-                best.append(name)
-                if len(best) > 4 * limit + 4096:
-                    best = sorted(best)[: limit + 1]
-                    highest = best[-1]
-    best.sort()
-    return best[:limit], len(best) > limit

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from dayfly.wire import operations
-from dayfly.wire.connection import PROTOCOL, QUIESCED, RESUMING, Connection
+from dayfly.wire.connection import PROTOCOL, Connection
 from dayfly.wire.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from dayfly.wire.messages import (
     AGENT,
@@ -29,6 +29,7 @@ from dayfly.wire.messages import (
     Resume,
     Welcome,
 )
+from dayfly.wire.states import QUIESCED, RESUMING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,14 +90,16 @@ class Channel:
         self.open = True
         self._session = session
         self._when_room: Callback | None = None
+        self._least = 1
 
     def room(self) -> int:
         """Bytes that ``data`` takes now; 0: stop reading the source and ask ``when_room``."""
         return self._session.connection.sendable(self.number) if self.open else 0
 
-    def when_room(self, callback: Callback | None) -> None:
-        """Call back once, as soon as ``room`` is not 0 any more. ``None`` takes the request back."""
+    def when_room(self, callback: Callback | None, least: int = 1) -> None:
+        """Call back once, as soon as ``room`` is ``least`` or more. ``None`` takes the request back."""
         self._when_room = callback
+        self._least = least
         self._session.waiting.add(self) if callback else self._session.waiting.discard(self)
 
     def data(self, stream: int, data: bytes | memoryview) -> None:
@@ -306,9 +309,10 @@ class Session:
     def flush(self) -> None:
         """Write what can be written now; the rest when the pipe takes more. What is queued is bounded by the windows."""
         self._flushing = False
-        self._unwritten.extend(self.connection.take_output())
         try:
-            while self._unwritten:
+            while self._unwritten or self.connection.has_output:
+                if not self._unwritten:
+                    self._unwritten = self.connection.take_output()
                 self._written(os.writev(self._write_fd, self._unwritten[:MAX_BUFFERS]))
         except BlockingIOError:
             self._loop.on_writable(self._write_fd, self.flush)
@@ -330,7 +334,7 @@ class Session:
         del buffers[:done]
 
     def _wake_waiting(self) -> None:
-        for channel in [channel for channel in self.waiting if channel.room()]:
+        for channel in [channel for channel in self.waiting if channel.room() >= channel._least]:
             callback = channel._when_room
             channel.when_room(None)
             if callback is not None:

@@ -182,5 +182,5 @@ def pipe(size: int = PIPE_SIZE) -> tuple[int, int]:
     return read_end, write_end
 
 
-MAX_CHUNK = MAX_PAYLOAD - 1
+MAX_CHUNK = MAX_PAYLOAD
 """Bytes of Data that one frame can carry."""

@@ -89,6 +89,7 @@ class Supervisor:
         self._children: dict[int, Child] = {}
         self._next_tag = FIRST_TAG
         self._spent: dict[int, float] = {}  # CPU seconds of the dead, by tag
+        self.spent = 0.0  # of all of them
         self._null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         loop.on_child = self.reap
         if user is None and os.getpid() != 1:
@@ -237,6 +238,7 @@ class Supervisor:
         tag = child.tag if child is not None else dead.tag if dead is not None else 0
         if dead is not None and tag in self._spent:
             self._spent[tag] += dead.cpu
+            self.spent += dead.cpu
         _, status = os.waitpid(pid, 0)
         if child is None:
             return
@@ -254,6 +256,10 @@ class Supervisor:
     def cpu_seconds(self, tag: int) -> float:
         """CPU that ``tag`` used so far, the dead included."""
         return self._spent.get(tag, 0.0) + sum(one.cpu for one in self.members(tag))
+
+    def roots(self) -> set[int]:
+        """All direct children."""
+        return set(self._children)
 
     def signal(self, child: Child, number: int) -> bool:
         """Send to the child's group; whether there was one to receive it."""
