@@ -71,5 +71,5 @@ def refused(sandbox: Sandbox, result: Result) -> None:
     sandbox.files.read("a", limit="1")  # type: ignore[arg-type]
     sandbox.files.write("a", 7)  # type: ignore[arg-type]
     sandbox.run_code("1", on_result=lambda text: text.upper())  # type: ignore[attr-defined]
-    sandbox.id = "x"  # type: ignore[arg-type]
+    sandbox.id = "x"  # type: ignore[assignment]
     assert_type(result.png, bytes | None)

@@ -26,6 +26,10 @@ T = TypeVar("T")
 CANCEL_SECONDS = 8.0
 """For cancelled work to end: an interrupt's grace and the wait for its confirmation inside, and some air."""
 
+NOTICE_SECONDS = 0.5
+"""How long Ctrl-C may go unnoticed in the worst case: a signal that comes while a thread is about to block on a lock does
+not wake it, so a wait must end by itself now and then."""
+
 CLOSE_SECONDS = 10.0
 """For everything to be closed at exit. Afterwards the process ends, and with it every cell."""
 
@@ -61,6 +65,15 @@ class _Call(Generic[T]):
         self._task = None
 
 
+def _wait(outcome: concurrent.futures.Future[T]) -> T:
+    while True:
+        try:
+            return outcome.result(NOTICE_SECONDS)
+        except TimeoutError:
+            if outcome.done():  # it is the work's own, or came at the same moment
+                return outcome.result()
+
+
 async def _awaited(make: Callable[[], Awaitable[T]]) -> T:
     return await make()
 
@@ -89,7 +102,7 @@ class Bridge:
         call = _Call(make)
         try:
             self._post(call.start)
-            return call.outcome.result()
+            return _wait(call.outcome)
         except BaseException:  # an interrupt while waiting; the work's own exception is over and just goes on
             if not call.outcome.done():
                 self._stop(call)
@@ -181,7 +194,7 @@ def _register() -> None:
     # Executors take no work any more once the threading module shuts down, and closing needs them. So this must run
     # before the hook that concurrent.futures.thread registers when it is imported, and the last one registered runs first.
     # The function is CPython's own and private; without it, atexit does most of it.
-    import concurrent.futures.thread
+    import concurrent.futures.thread  # noqa: F401
 
     early = getattr(threading, "_register_atexit", atexit.register)
     early(_close_current)
