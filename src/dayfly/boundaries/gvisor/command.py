@@ -1,11 +1,15 @@
 """The command line that starts a cell, as a value. Each step replaces the one before it in the same process.
 
 setpriv: die with dayfly. unshare: a private mount namespace, where what is mounted vanishes with the cell (and for an
-ordinary user a user namespace). launch.sh: join the cgroups, mount the root, and what the cell's user could not reach. Then runsc.
+ordinary user a user namespace). launch.sh: join the cgroups, mount the root and what else appears inside. Then runsc.
+
+The host's kernel makes these mounts read-only. runsc's own "ro" is kept by the sandbox's kernel only: with the build of
+2024, opening a file with O_TRUNC emptied it on the host all the same.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,7 +19,7 @@ from dayfly.limits import Limits
 from dayfly.runtime import Feature
 from dayfly.spec import SandboxSpec
 
-__all__ = ["LAUNCHER", "meminfo_file", "start_command"]
+__all__ = ["LAUNCHER", "meminfo_file", "read_only_flags", "start_command"]
 
 LAUNCHER = Path(__file__).with_name("launch.sh")
 
@@ -37,8 +41,8 @@ def _launcher_options(abilities: Abilities, layout: Layout, image: Path) -> Iter
     for directory in sorted(set(entrances)):
         yield from ("--join", str(directory / "cgroup.procs"))
     for source, place in layout.places.items():
-        yield from ("--bind", str(source), str(place))
-    yield from ("--bind", str(layout.meminfo), "/proc/meminfo")
+        yield from ("--bind", str(source), str(place), read_only_flags(source))
+    yield from ("--bind", str(layout.meminfo), "/proc/meminfo", "ro")
     yield from ("--overlay", f"{layout.skeleton}:{image}", str(layout.rootfs))
 
 
@@ -58,6 +62,16 @@ def _runsc_flags(abilities: Abilities, layout: Layout, limits: Limits) -> Sequen
     if abilities.runsc.has(Feature.HOST_SETTINGS):
         flags.append("--host-settings=ignore")  # dayfly changes nothing on the host, so there is nothing to advise
     return flags
+
+
+_KEPT = ((os.ST_NOEXEC, "noexec"), (os.ST_NOATIME, "noatime"), (os.ST_NODIRATIME, "nodiratime"))
+
+
+def read_only_flags(source: Path) -> str:
+    """Options for binding ``source`` read-only. What its file system is mounted with already is repeated: a user
+    namespace may add such restrictions but not drop them, and the kernel takes what is not repeated for dropped."""
+    found = os.statvfs(source).f_flag
+    return ",".join(["ro", "nosuid", "nodev", *(name for flag, name in _KEPT if found & flag)])
 
 
 def meminfo_file(limits: Limits) -> str:

@@ -14,6 +14,10 @@ _NEAR = 0.9
 """Share of its cap that a cell's memory has reached at least once if the cap is what the kernel killed it for."""
 
 
+_RUNSC_FAILED = 128
+"""runsc's exit code for an error of its own."""
+
+
 def natural_end(code: int, counters: Counters, memory_cap: int, said: str) -> CellEnd:
     """``code`` is runsc's return code: the agent's own, 128 + a signal, or minus the signal that killed runsc itself."""
     if counters.oom_kills:
@@ -25,6 +29,8 @@ def natural_end(code: int, counters: Counters, memory_cap: int, said: str) -> Ce
         return CellEnd(EndReason.PROCESS_LIMIT, "the kernel refused another process or thread")
     if code < 0:
         return CellEnd(EndReason.BOUNDARY_LOST, f"runsc was killed by {_signal(-code)}")
+    if code == _RUNSC_FAILED:
+        return CellEnd(EndReason.BOUNDARY_LOST, f"gVisor failed: {said}")
     if code - 128 in (signal.SIGKILL, signal.SIGTERM):  # nobody inside may send these to the agent
         return CellEnd(EndReason.BOUNDARY_LOST, f"killed by {_signal(code - 128)}")
     how = f"killed by {_signal(code - 128)}" if code > 128 else f"exit code {code}"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs in the private mount namespace of one cell, as the last step before runsc.
 #
-#   launch.sh [--join CGROUP_PROCS]... [--bind SOURCE TARGET]... [--overlay LOWERDIRS TARGET]... -- COMMAND...
+#   launch.sh [--join CGROUP_PROCS]... [--bind SOURCE TARGET OPTIONS]... [--overlay LOWERDIRS TARGET]... -- COMMAND...
 #
 # Joins cgroups (so that everything that follows is counted from its first moment), makes mounts that vanish with this
 # namespace, and becomes COMMAND.
@@ -13,8 +13,8 @@ while [ "$1" != -- ]; do
         shift 2
         ;;
     --bind)
-        mount --no-mtab --bind -- "$2" "$3"
-        shift 3
+        mount --no-mtab -o "bind,$4" -- "$2" "$3"
+        shift 4
         ;;
     --overlay)
         mount --no-mtab -t overlay -o "ro,lowerdir=$2" overlay "$3"

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dayfly.boundaries.gvisor.skeleton import resolve
 from dayfly.errors import HostError, InputError
-from dayfly.paths import untraversable
 from dayfly.spec import SandboxSpec
 
 __all__ = ["CONTAINER", "Layout", "lay_out"]
@@ -29,7 +29,7 @@ _SOCKET_PATH_MAX = 107
 
 @dataclass(frozen=True)
 class Layout:
-    """Paths of one cell. ``places`` maps a host path that the cell's user could not reach to where it is bound for it."""
+    """Paths of one cell. ``places`` maps each host path that appears inside to where it is bound, read-only, for that."""
 
     cell: Path
     places: dict[Path, Path] = field(default_factory=dict)
@@ -75,10 +75,6 @@ class Layout:
     def record(self) -> Path:
         return self.cell / "record.json"
 
-    def visible(self, source: Path) -> Path:
-        """The path under which the cell's user reaches ``source``."""
-        return self.places.get(source, source)
-
 
 def lay_out(cells: Path, spec: SandboxSpec, *, foreign: bool) -> Layout:
     """The layout for ``spec`` under the directory ``cells``. ``foreign``: the cell runs as another host uid than dayfly.
@@ -94,10 +90,11 @@ def lay_out(cells: Path, spec: SandboxSpec, *, foreign: bool) -> Layout:
         raise HostError(f"{cells} has a comma, colon or backslash in it", remedy="set DAYFLY_DATA to a plainer path")
     _check("image", spec.image.rootfs, foreign=False)
     _check("agent", spec.agent, foreign=False)
+    if not (spec.image.rootfs / resolve(spec.image.rootfs, spec.image.python).relative_to("/")).exists():
+        raise InputError(f"the image {spec.image.name} has no {spec.image.python}", remedy="build the image again")
     for what, path in _sources(spec):
         _check(what, path, foreign)
-        if foreign and untraversable(path.parent) is not None:
-            layout.places[path] = cell / "binds" / str(len(layout.places))
+        layout.places.setdefault(path, cell / "binds" / str(len(layout.places)))
     return layout
 
 

@@ -88,7 +88,7 @@ def _typed(namespaces: list[str]) -> list[dict[str, str]]:
 
 
 def _mounts(spec: SandboxSpec, layout: Layout) -> list[dict[str, Any]]:
-    binds = [_bind(layout.visible(source), target) for target, source in mount_targets(spec).items()]
+    binds = [_bind(layout.places[source], target) for target, source in mount_targets(spec).items()]
     return [*_own_filesystems(spec), *binds]
 
 
