@@ -178,6 +178,8 @@ class Resume(Message):
 
 
 class Ping(Message):
+    """Are you there? The other machine answers by itself, without its application."""
+
     __slots__ = ("token",)
 
     def __init__(self, token: int) -> None:
@@ -185,6 +187,8 @@ class Ping(Message):
 
 
 class Pong(Message):
+    """Answers the oldest ``Ping`` that is not answered, with its token."""
+
     __slots__ = ("token",)
 
     def __init__(self, token: int) -> None:
