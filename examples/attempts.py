@@ -1,5 +1,5 @@
 # What code that nobody has read might try. Each line says what came of it.
-import os
+import pathlib
 import socket
 import urllib.request
 
@@ -11,7 +11,7 @@ def attempt(name, action):
         print(f"{name}\tdenied\t{type(error).__name__}: {error}"[:160])
 
 
-attempt("read the host's home", lambda: os.listdir(HOST_HOME))  # HOST_HOME: set by penguins.py
+attempt("read a file in the host's home", lambda: pathlib.Path(HOST_FILE).read_text())  # HOST_FILE: set by penguins.py
 attempt("open a connection", lambda: socket.create_connection(("192.0.2.1", 443), timeout=5))
 attempt("resolve a name", lambda: socket.getaddrinfo("example.com", 443))
 attempt(

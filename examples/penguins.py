@@ -68,12 +68,14 @@ def show(execution: Execution) -> None:
 
 
 def attempts(sandbox: Sandbox) -> bool:
-    """What must not work. For the first one there is something to find: a new file in this machine's home."""
-    home = Path.home()
-    with tempfile.NamedTemporaryFile(prefix=f"dayfly-{secrets.token_hex(4)}-", dir=home) as secret:
-        code = f"HOST_HOME = {str(home)!r}\n" + (HERE / "attempts.py").read_text()
+    """What must not work. For the first one there is something to find: a new file in this user's home."""
+    token = secrets.token_hex(16)
+    with tempfile.NamedTemporaryFile("w", prefix=".dayfly-", dir=Path.home()) as secret:
+        secret.write(token)
+        secret.flush()
+        code = f"HOST_FILE = {secret.name!r}\n" + (HERE / "attempts.py").read_text()
         execution = sandbox.run_code(code, timeout=30)
-        leaked = Path(secret.name).name in execution.stdout
+    leaked = token in execution.stdout
     rows = [line.split("\t") for line in printable(execution.stdout).splitlines() if line.count("\t") == 2]
     table = Table.grid(padding=(0, 2))
     for name, verdict, detail in rows:
