@@ -81,7 +81,7 @@ class Agent:
     def _hello(self, options: Mapping[str, object]) -> dict[str, object]:
         limits = checked_limits(options["limits"], RemoteProtocolError)
         env = checked_environment(options["env"], RemoteProtocolError)
-        languages = _languages_until_kernels_land
+        languages = load("dayfly.agent.kernels:languages")
         self.supervisor = Supervisor(self.loop, _user(options.get("user")), limits, {})
         self.supervisor.environment = self._first_environment(env)
         self._prestart = [name for name in options["prestart"] if isinstance(name, str)]  # type: ignore[attr-defined]
@@ -102,13 +102,6 @@ class Agent:
         if hasattr(self, "supervisor"):
             self.supervisor.kill_everything()
         os._exit(0)
-
-
-def _languages_until_kernels_land() -> list[str]:
-    try:
-        return list(load("dayfly.agent.kernels:languages")())
-    except (ImportError, AttributeError):
-        return []
 
 
 def load(target: str) -> Callable[..., Any]:

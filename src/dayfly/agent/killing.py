@@ -1,0 +1,79 @@
+"""Ending everything that belongs to a tag, however fast it forks."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Callable
+
+    from dayfly.agent.supervisor import Supervisor
+else:
+    import _signal as signal  # see loop.py
+
+STOP_ROUNDS = 8
+"""Scans in which everything found is stopped before it is killed: a stopped process forks no more."""
+
+KILL_ROUNDS = 200
+"""Scans after which a kill gives up and says how many are left; 20 ms apart, so 4 s."""
+
+FIRST_PAUSE = 0.001
+MAX_PAUSE = 0.02
+"""Seconds between two scans: the first is soon, since one process is dead at once."""
+
+
+def send_signal(pid: int, number: int) -> bool:
+    """Whether it was delivered; that nobody is there any more is no error."""
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+class Killing:
+    """One kill in progress."""
+
+    def __init__(
+        self, supervisor: Supervisor, tag: int, on_dead: Callable[[int, int], None], spare: int, since: int
+    ) -> None:
+        self._supervisor = supervisor
+        self._tag = tag
+        self._on_dead = on_dead
+        self._spare = spare
+        self._since = since
+        self._seen: set[int] = set()
+        self._rounds = 0
+
+    def round(self) -> None:
+        self._rounds += 1
+        self._supervisor.reap()
+        found = self._members()
+        if not found or self._rounds > KILL_ROUNDS:
+            self._on_dead(len(self._seen), len(found))
+            return
+        if len(found) > 1:
+            found = self._stopped(found)
+        for pid in found:
+            send_signal(pid, signal.SIGKILL)
+        self._seen |= found
+        self._supervisor.loop.call_later(min(FIRST_PAUSE * 2 ** min(self._rounds, 8), MAX_PAUSE), self.round)
+
+    def _stopped(self, found: set[int]) -> set[int]:
+        """Stop all before killing one: else a fork bomb grows back in the room that each kill makes."""
+        stopped: set[int] = set()
+        for _ in range(STOP_ROUNDS):
+            fresh = found - stopped
+            if not fresh:
+                break
+            for pid in fresh:
+                send_signal(pid, signal.SIGSTOP)
+            stopped |= fresh
+            found = self._members()
+        return stopped | found
+
+    def _members(self) -> set[int]:
+        found = self._supervisor.members(self._tag)
+        return {one.pid for one in found if one.started >= self._since} - {self._spare}
