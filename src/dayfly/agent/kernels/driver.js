@@ -315,6 +315,11 @@
     }
   }
 
+  // What was printed is written before the answer is. As a rule it is already: see `setBlocking` below.
+  function flushed(stream) {
+    return stream.writableLength ? new Promise((resolve) => stream.write('', resolve)) : undefined;
+  }
+
   async function runCell(code, name) {
     const stopped = new Promise((_, reject) => {
       stop = reject;
@@ -323,6 +328,7 @@
     let { value } = await Promise.race([evaluate(code, name), stopped]);
     if (util.types.isPromise(value)) value = await Promise.race([value, stopped]); // `main()` at the end of a cell
     if (value !== undefined) publish({ 'text/plain': breakable(() => util.inspect(value)) }, true);
+    await Promise.race([Promise.all([flushed(process.stdout), flushed(process.stderr)]), stopped]);
   }
 
   async function execute(request) {
@@ -343,6 +349,10 @@
 
   // --- the loop -----------------------------------------------------------------------------------------------------
 
+  for (const stream of [process.stdout, process.stderr]) {
+    const handle = stream._handle; // else a loop that prints fills the memory, and shows nothing before it ends
+    if (handle && handle.setBlocking) handle.setBlocking(true);
+  }
   Object.defineProperty(globalThis, HIDDEN, { value: hidden });
   Object.assign(globalThis, { require: createRequire(path.join(process.cwd(), 'cell.js')), display });
   globalThis.module = { exports: {} };

@@ -32,6 +32,9 @@ CPU_LOOK = 0.1
 CPU_LOOK_SHARE = 20.0
 """Looks may take a twentieth of the time: with hundreds of processes each one reads hundreds of files."""
 
+ANNOUNCEMENT = 1024
+"""Bytes of room that the event ``started`` may take; it is a hundred."""
+
 STOP_GRACE = 0.3
 """Seconds between SIGINT and SIGKILL where the host names none."""
 
@@ -62,6 +65,7 @@ class Execution(Task):
         self._cpu_before = 0.0
         self._cpu = 0.0
         self._timer: Timer | None = None
+        self._announced = False
 
     # --- beginning ------------------------------------------------------------------------------------------------
 
@@ -73,8 +77,13 @@ class Execution(Task):
         self._cpu_before = kernel.cpu_seconds()
         kernel.send(number, self.code, self.cap)
         self.code = ""
-        self.channel.event("started", {"count": number})
         self._look_later(CPU_LOOK, self._first_look)
+
+    def _announce(self) -> None:
+        """Say that it has begun: with the first thing there is to say, so that a short run is one message, not two."""
+        if not self._announced:
+            self._announced = True
+            self.channel.event("started", {"count": self.number})
 
     # --- what the host says ---------------------------------------------------------------------------------------
 
@@ -112,12 +121,21 @@ class Execution(Task):
 
     def room(self) -> int:
         """Bytes of output wanted now. What is beyond the cap is read too, and dropped."""
-        return self.channel.room() if self._left and not self._over else UNLIMITED
+        if not self._left or self._over:
+            return UNLIMITED
+        return max(0, self.channel.room() - (0 if self._announced else ANNOUNCEMENT))
+
+    def discard(self) -> None:
+        """The host is slow and the kernel is to end: what does not fit now is dropped, so that nobody waits for room."""
+        if not self.channel.room():
+            self._left = 0
+            self._roomy()
 
     def take(self, stream: int, data: bytes) -> None:
         kept = data[: self._left]
         self._left -= len(kept)
         self._dropped += len(data) - len(kept)
+        self._announce()
         self.channel.data(stream, kept)
         if self._left and not self.channel.room():
             self._wait_for_room()
@@ -135,6 +153,7 @@ class Execution(Task):
             if len(record) > self._left:
                 return
         self._left -= len(record)
+        self._announce()
         self._results.append(memoryview(record))
         self._send_results()
 
@@ -225,6 +244,8 @@ class Execution(Task):
             error = _obituary(kernel.broken, fields, self.stop is not None)
             limit = limit or ("memory" if kernel.died_of_memory(fields["signal"]) else None)
         self._over = True
+        if kernel is not None:
+            self._announce()
         self.channel.finish(
             {
                 "status": status,
@@ -249,6 +270,7 @@ class Execution(Task):
         """Sets the baseline: what the context's processes used before the run, as well as it can be told now."""
         if self._over or self._kernel is None:
             return
+        self._announce()
         own = self._kernel.cpu_seconds() - self._cpu_before
         self._cpu_before = self._context.cpu_seconds() - own
         self._look()

@@ -14,7 +14,7 @@ from dayfly.wire.operations import STDERR, STDOUT
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from dayfly.agent.kernels.codec import Codec
     from dayfly.agent.loop import Loop
@@ -59,14 +59,15 @@ class Owner:
 class Pipe:
     """One of the kernel's outputs. Other processes hold its writing end too, so that its end says nothing."""
 
-    __slots__ = ("_loop", "_owner", "_stream", "_watching", "fd", "left")
+    __slots__ = ("_loop", "_owner", "_readable", "_stream", "_watching", "fd", "left")
 
-    def __init__(self, loop: Loop, fd: int, stream: int, owner: Owner) -> None:
+    def __init__(self, kernel: Kernel, loop: Loop, fd: int, stream: int) -> None:
         self.fd = fd
         self.left = UNLIMITED  # bytes to read before it counts as settled
         self._loop = loop
         self._stream = stream
-        self._owner = owner
+        self._owner = kernel.owner
+        self._readable = kernel.guarded(self.read)
         self._watching = False
         os.set_blocking(fd, False)
         self.resume()
@@ -88,7 +89,7 @@ class Pipe:
     def resume(self) -> None:
         if self.fd >= 0 and not self._watching and self.left and self._owner.room():
             self._watching = True
-            self._loop.on_readable(self.fd, self.read)
+            self._loop.on_readable(self.fd, self._readable)
 
     def read(self) -> None:
         """What is there and wanted."""
@@ -135,7 +136,7 @@ class Kernel:
         self._loop = supervisor.loop
         self._tag = tag
         self._codec = codec
-        self._owner = owner
+        self.owner = owner
         self._child: Child | None = None
         self._control = -1
         self._unwritten = b""
@@ -176,11 +177,8 @@ class Kernel:
             os.close(err_write)
         self._control = ours.detach()
         os.set_blocking(self._control, False)
-        self._loop.on_readable(self._control, self._readable)
-        self.pipes = [
-            Pipe(self._loop, out_read, STDOUT, self._owner),
-            Pipe(self._loop, err_read, STDERR, self._owner),
-        ]
+        self._loop.on_readable(self._control, self.guarded(self._readable))
+        self.pipes = [Pipe(self, self._loop, out_read, STDOUT), Pipe(self, self._loop, err_read, STDERR)]
 
     def _launch(self, control: int, out: int, err: int) -> Child:
         from dayfly.agent.kernels.codec import Launch
@@ -193,7 +191,7 @@ class Kernel:
     def _started(self, failure: StartFailed | None) -> None:
         if failure is not None:
             self._close()
-            self._owner.on_start_failed(self, failure)
+            self.owner.on_start_failed(self, failure)
 
     # --- control --------------------------------------------------------------------------------------------------
 
@@ -222,7 +220,7 @@ class Kernel:
             while self._unwritten and self._control >= 0:
                 self._unwritten = self._unwritten[os.write(self._control, self._unwritten) :]
         except BlockingIOError:
-            self._loop.on_writable(self._control, self._writable)
+            self._loop.on_writable(self._control, self.guarded(self._writable))
             return
         except OSError:  # it is dead, or has closed its end: both show elsewhere
             self._unwritten = b""
@@ -253,9 +251,21 @@ class Kernel:
                 record = self._codec.next()
                 if record is None:
                     return
-                self._owner.on_record(record)
+                self.owner.on_record(record)
         except BadRecord as error:
             self._break(str(error))
+
+    def guarded(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """``callback`` such that what it raises ends this kernel, and with it the run, but nothing else."""
+
+        def call() -> None:
+            try:
+                callback()
+            except Exception as error:
+                self._loop.on_error(error)
+                self._break(f"the agent failed: {type(error).__name__}")
+
+        return call
 
     def hold(self) -> None:
         """Take no further record for now: the last one is still on its way to the host. A dead kernel's are all taken."""
@@ -268,7 +278,7 @@ class Kernel:
         if self._paused:
             self._paused = False
             if self._control >= 0:
-                self._loop.on_readable(self._control, self._readable)
+                self._loop.on_readable(self._control, self.guarded(self._readable))
             self._deliver()
 
     def resume(self) -> None:
@@ -296,7 +306,7 @@ class Kernel:
         self._paused = False
         while self._control >= 0:  # what it had said before; bounded by the socket's buffer
             self._readable_or_close()
-        self._owner.on_exit(self, status)
+        self.owner.on_exit(self, status)
 
     def _readable_or_close(self) -> None:
         if waiting_bytes(self._control):

@@ -36,6 +36,7 @@ class Stop:
         for one in self._context.members_since(self._execution.since):
             if one.pid != self._kernel.pid:
                 send_signal(one.pid, signal.SIGINT)
+        self._context.loop.call_later(grace / 2, self._execution.discard)
         self._later(grace, self._kill_started)
 
     def answered(self) -> None:

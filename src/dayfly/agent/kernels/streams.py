@@ -2,21 +2,72 @@
 
 from __future__ import annotations
 
+import _thread
 import io
 import os
 import sys
+import time
 
 BUFFER = 64 * 1024
 """Bytes: what a pipe takes at once. A bigger write goes through in one piece."""
 
 
-def open_stream(fd: int, name: str) -> io.TextIOWrapper:
-    """A new text stream on ``fd``, which stays open whatever happens to the stream. Never raises for odd characters."""
-    raw = io.FileIO(fd, "wb", closefd=False)
-    raw.name = name
-    return io.TextIOWrapper(
-        io.BufferedWriter(raw, BUFFER), encoding="utf-8", errors="backslashreplace", line_buffering=True
-    )
+PROMPT_LINES = 200
+"""Lines of a run that leave at once, each for itself. What prints more is a flood, and may wait ``FLUSH_SECONDS``."""
+
+FLUSH_SECONDS = 0.002
+"""How long a line of a flood may wait for others. Ten times the throughput; a crash loses what waited."""
+
+
+class Stream(io.TextIOWrapper):
+    """Text on ``fd``, which stays open whatever happens to the stream. Never raises for odd characters."""
+
+    def __init__(self, fd: int, name: str) -> None:
+        raw = io.FileIO(fd, "wb", closefd=False)
+        raw.name = name
+        super().__init__(io.BufferedWriter(raw, BUFFER), encoding="utf-8", errors="backslashreplace")
+        self._prompt = PROMPT_LINES
+        self._flushed = 0.0
+        self._flusher = False
+
+    def begin(self) -> None:
+        """A new run, or a new process."""
+        self._prompt = PROMPT_LINES
+        self._flusher = False
+
+    def write(self, text: str) -> int:
+        count = super().write(text)
+        if "\n" in text:
+            self._line_ended()
+        return count
+
+    def _line_ended(self) -> None:
+        if self._prompt > 0:
+            self._prompt -= 1
+            self.flush()
+            return
+        now = time.monotonic()
+        if now - self._flushed >= FLUSH_SECONDS:
+            self._flushed = now
+            self.flush()
+        elif not self._flusher:
+            self._flusher = True
+            self._start_flusher()
+
+    def _start_flusher(self) -> None:
+        try:
+            _thread.start_new_thread(self._flush_later, ())
+        except RuntimeError:  # no more threads
+            self._flusher = False
+            self.flush()
+
+    def _flush_later(self) -> None:
+        time.sleep(FLUSH_SECONDS)
+        self._flusher = False  # before the flush: who writes from now on starts another
+        try:
+            self.flush()
+        except (OSError, ValueError):  # closed meanwhile; whoever writes next hears of it
+            return
 
 
 class Streams:
@@ -26,11 +77,16 @@ class Streams:
         self._saved = {fd: _keep(fd) for fd in (1, 2)}
         self._identity = {fd: _identity(fd) for fd in (1, 2)}
         self._make()
+        os.register_at_fork(before=self.flush, after_in_child=self._begin)
+
+    def _begin(self) -> None:
+        self.stdout.begin()
+        self.stderr.begin()
 
     def _make(self) -> None:
         self.stdin = open(0, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
-        self.stdout = open_stream(1, "<stdout>")
-        self.stderr = open_stream(2, "<stderr>")
+        self.stdout = Stream(1, "<stdout>")
+        self.stderr = Stream(2, "<stderr>")
 
     def restore(self) -> None:
         """Before a run: whatever the last one closed, replaced or redirected is as it was."""
@@ -41,6 +97,7 @@ class Streams:
             os.set_blocking(1, True)
         if not (_usable(self.stdout) and _usable(self.stderr) and _usable(self.stdin)):
             self._make()
+        self._begin()
         vars(sys).update(
             stdin=self.stdin, __stdin__=self.stdin, stdout=self.stdout, __stdout__=self.stdout,
             stderr=self.stderr, __stderr__=self.stderr,
@@ -48,7 +105,8 @@ class Streams:
 
     def flush(self) -> None:
         """After a run: everything that it printed is on its way, also through streams of its own."""
-        for stream in (sys.stdout, sys.stderr, self.stdout, self.stderr):
+        mine = (self.stdout, self.stderr)
+        for stream in (*mine, *(one for one in (sys.stdout, sys.stderr) if one not in mine)):
             try:
                 stream.flush()
             except Exception:  # closed, or not a stream at all: the user's own, and the run is over
