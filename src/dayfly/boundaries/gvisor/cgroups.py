@@ -69,12 +69,15 @@ class CgroupHome:
     def make(self, cell: str, settings: Settings) -> CellCgroup:
         """Raises ``OSError`` and leaves nothing if the kernel refuses."""
         group = CellCgroup(self.version, self.paths(cell))
+        made: list[Path] = []
         try:
             for directory in group.directories:
                 directory.mkdir(mode=0o755)
+                made.append(directory)
             group.apply(settings)
         except BaseException:
-            group.remove()
+            for directory in made:
+                directory.rmdir()
             raise
         return group
 

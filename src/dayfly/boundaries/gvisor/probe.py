@@ -77,13 +77,12 @@ class _GuestPlan(Plan):
 
     def config(self, uid: int | None) -> dict[str, Any]:
         config = super().config(uid)
-        args = [f"/{self.abilities.runsc.path.name}", "--version"]
-        return {**config, "process": {**config["process"], "args": args}}
+        return {**config, "process": {**config["process"], "args": [self.spec.image.python, "--version"]}}
 
 
 def _start_guest(paths: Paths, abilities: Abilities, deadline: float) -> None:
     runsc = abilities.runsc.path
-    image = Image("probe", "", "", rootfs=runsc.parent)
+    image = Image("probe", "", "", rootfs=runsc.parent, python=f"/{runsc.name}")
     spec = SandboxSpec(id=secrets.token_hex(16), image=image, limits=Limits(), agent=runsc)
     layout = lay_out(paths.cells, spec, foreign=abilities.foreign)
     started = in_spawner(lambda: begin(_GuestPlan(spec, abilities, layout, ()))).result()

@@ -1,0 +1,131 @@
+"""Cgroups of both versions: over trees of plain files where only arithmetic matters, and over the real kernel's."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dayfly.boundaries.gvisor.cgroup_home import find_home
+from dayfly.boundaries.gvisor.cgroups import CellCgroup, CgroupHome, Settings
+from dayfly.limits import MIB
+
+SETTINGS = Settings(memory=100 * MIB + 1, cpus=0.25, pids=77)
+
+
+def fake_group(tmp_path: Path, version: int) -> CellCgroup:
+    controllers = ("memory", "cpu", "pids") if version == 2 else ("memory", "cpu", "cpuacct", "pids")
+    directories = {name: tmp_path / ("all" if version == 2 else name) for name in controllers}
+    for directory in directories.values():
+        directory.mkdir(exist_ok=True)
+    return CellCgroup(version, directories)
+
+
+@pytest.mark.parametrize(
+    ("version", "written"),
+    [
+        (1, {"memory/memory.limit_in_bytes": "104861696", "memory/memory.memsw.limit_in_bytes": "104861696",
+             "cpu/cpu.cfs_period_us": "100000", "cpu/cpu.cfs_quota_us": "25000", "pids/pids.max": "77"}),
+        (2, {"all/memory.max": "104861696", "all/memory.swap.max": "0", "all/memory.oom.group": "1",
+             "all/cpu.max": "25000 100000", "all/pids.max": "77"}),
+    ],
+)  # fmt: skip
+def test_caps_are_written_in_the_kernels_terms_and_read_back(
+    tmp_path: Path, version: int, written: dict[str, str]
+) -> None:
+    group = fake_group(tmp_path, version)
+    group.apply(SETTINGS)
+    found = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
+    assert found == written
+    assert group.differing(SETTINGS) == []
+    next(path for path in tmp_path.rglob("pids.max")).write_text("max\n")
+    assert group.differing(SETTINGS) == ["pids.max"]
+
+
+def test_what_version_1_counted_is_read(tmp_path: Path) -> None:
+    group = fake_group(tmp_path, 1)
+    (tmp_path / "cpuacct/cpuacct.usage").write_text("1500000000\n")
+    (tmp_path / "memory/memory.max_usage_in_bytes").write_text("4096\n")
+    (tmp_path / "memory/memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
+    (tmp_path / "pids/pids.events").write_text("max 3\n")
+    found = group.counters()
+    assert (found.cpu_seconds, found.memory_peak, found.oom_kills, found.pids_refused) == (1.5, 4096, 2, 3)
+
+
+def test_what_version_2_counted_is_read(tmp_path: Path) -> None:
+    group = fake_group(tmp_path, 2)
+    (tmp_path / "all/cpu.stat").write_text("usage_usec 1500000\nuser_usec 1\n")
+    (tmp_path / "all/memory.peak").write_text("4096\n")
+    (tmp_path / "all/memory.events").write_text("low 0\nhigh 0\nmax 9\noom 1\noom_kill 2\noom_group_kill 0\n")
+    (tmp_path / "all/pids.events").write_text("max 3\n")
+    found = group.counters()
+    assert (found.cpu_seconds, found.memory_peak, found.oom_kills, found.pids_refused) == (1.5, 4096, 2, 3)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_the_kernel_does_not_count_is_unknown_and_not_zero(tmp_path: Path, version: int) -> None:
+    found = fake_group(tmp_path, version).counters()
+    assert (found.cpu_seconds, found.memory_peak, found.oom_kills, found.pids_refused) == (None, None, 0, 0)
+
+
+def test_a_machine_without_cgroups_has_no_home(tmp_path: Path) -> None:
+    (tmp_path / "mountinfo").write_text("22 1 8:1 / / rw - ext4 /dev/vda rw\n")
+    (tmp_path / "cgroup").write_text("")
+    assert find_home(tmp_path) is None
+
+
+def test_a_cgroup_outside_of_what_is_mounted_is_no_home(tmp_path: Path) -> None:
+    """As in a container that was given its own subtree only, and a process that entered it from outside."""
+    mount = tmp_path / "memory"
+    mount.mkdir()
+    (tmp_path / "mountinfo").write_text(f"30 22 0:26 /docker/c1 {mount} rw - cgroup cgroup rw,memory\n")
+    (tmp_path / "cgroup").write_text("4:memory:/elsewhere\n")
+    assert find_home(tmp_path) is None
+
+
+@pytest.fixture
+def home() -> CgroupHome | None:
+    """The real one. An ordinary user without a delegated cgroup has none, and root always has."""
+    found = find_home()
+    assert found is not None or os.geteuid() != 0
+    return found
+
+
+def test_a_real_cgroup_holds_kills_and_goes(home: CgroupHome | None) -> None:
+    if home is None:
+        return  # then nothing is claimed either: the contract's clause on limits holds that
+    name = f"test-{secrets.token_hex(4)}"
+    group = home.make(name, SETTINGS)
+    assert group.differing(SETTINGS) == []
+    script = 'for f; do echo 0 >"$f"; done; echo in; exec sleep 1000'
+    process = subprocess.Popen(["/bin/sh", "-c", script, "sh", *group.entrances], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"in\n"
+    assert group.holds(process.pid)
+    assert not group.holds(os.getpid())
+    assert group.members() == {process.pid}
+    assert not group.remove(0.0), "it was removed with a member in it"
+    group.kill()
+    assert process.wait(5) == -signal.SIGKILL
+    process.stdout.close()
+    assert group.remove(5.0)
+    assert not any(directory.exists() for directory in group.directories)
+    assert group.members() == set()
+    assert group.remove(0.0), "removing is idempotent"
+
+
+def test_making_one_that_exists_leaves_the_existing_one(home: CgroupHome | None) -> None:
+    if home is None:
+        return
+    name = f"test-{secrets.token_hex(4)}"
+    group = home.make(name, SETTINGS)
+    try:
+        with pytest.raises(FileExistsError):
+            home.make(name, SETTINGS)
+        assert group.differing(SETTINGS) == []
+    finally:
+        group.remove(1.0)

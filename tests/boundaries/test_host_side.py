@@ -1,0 +1,246 @@
+"""The pieces on the host that keep a cell's promises: leases, the watcher's thread, the spawner, bound CPUs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dayfly.boundaries import forks
+from dayfly.boundaries.gvisor import cpus, watcher
+from dayfly.boundaries.gvisor.abilities import FIRST_UID, UIDS
+from dayfly.boundaries.gvisor.directory import CellDirectory, Record, abandoned
+from dayfly.boundaries.gvisor.layout import Layout
+from dayfly.boundaries.processes import Child, Program, in_spawner, signal_process, start_ticks, wait_gone
+from dayfly.boundaries.stderr import SIZE, Stderr, last_words
+from dayfly.errors import HostError
+
+ROOT = os.geteuid() == 0
+
+
+# --- directories and leases -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cells(data: Path) -> Path:
+    return data / "cells"
+
+
+def test_a_directory_with_a_living_owner_is_never_abandoned(cells: Path) -> None:
+    directory = CellDirectory.create(Layout(cells / "one"), foreign=ROOT)
+    assert list(abandoned(cells)) == []
+    directory.remove()
+    directory.remove()
+    assert list(cells.iterdir()) == []
+
+
+def test_a_directory_whose_owner_died_is_abandoned_once(cells: Path) -> None:
+    script = f"""
+import os, sys
+from pathlib import Path
+from dayfly.boundaries.gvisor.directory import CellDirectory
+from dayfly.boundaries.gvisor.layout import Layout
+CellDirectory.create(Layout(Path({str(cells / "dead")!r})), foreign=False).note(pid=1)
+os.kill(os.getpid(), 9)
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -9
+    (found,) = abandoned(cells)
+    record = Record.read(found.layout.record)
+    assert record is not None
+    assert record.pid == 1
+    assert list(abandoned(cells)) == [], "two sweeps took the same one"
+    found.remove()
+    assert list(cells.iterdir()) == []
+
+
+def test_a_record_that_was_cut_short_is_no_record(cells: Path) -> None:
+    directory = CellDirectory.create(Layout(cells / "one"), foreign=False)
+    for text in ("", '{"boot": "x", "pi', '{"unknown": 1}', "[]"):
+        directory.layout.record.write_text(text)
+        assert Record.read(directory.layout.record) is None
+    directory.remove()
+
+
+def test_every_cell_of_root_gets_a_uid_that_no_other_live_one_has(cells: Path) -> None:
+    made = [CellDirectory.create(Layout(cells / str(n)), foreign=ROOT) for n in range(20)]
+    if ROOT:
+        uids = [directory.uid for directory in made]
+        assert len(set(uids)) == 20
+        assert all(uid is not None and FIRST_UID <= uid < FIRST_UID + UIDS for uid in uids)
+        assert {directory.layout.cell.stat().st_gid for directory in made} == set(uids)
+    for directory in made:
+        directory.remove()
+
+
+def test_a_data_directory_that_others_can_write_is_refused(data: Path) -> None:
+    data.chmod(0o777)
+    with pytest.raises(HostError):
+        CellDirectory.create(Layout(data / "cells/one"), foreign=False)
+
+
+def test_a_forked_child_closes_what_is_private_to_its_parent() -> None:
+    read, write = os.pipe()
+    forks.keep_from_children(write)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.fstat(write)
+        except OSError:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
+    forks.close(write)
+    assert os.read(read, 1) == b"", "a child still holds the other end"
+    os.close(read)
+
+
+# --- the watcher ------------------------------------------------------------------------------------------------------
+
+
+def test_each_look_comes_when_it_is_due_and_the_thread_ends_with_the_last() -> None:
+    looks: list[str] = []
+    done = threading.Event()
+
+    def quick() -> float | None:
+        looks.append("quick")
+        return 0.001 if looks.count("quick") < 20 else None
+
+    def slow() -> float | None:
+        looks.append("slow")
+        if looks.count("slow") == 2:
+            done.set()
+            return None
+        return 0.1
+
+    watcher.watch(slow)
+    watcher.watch(quick)
+    assert done.wait(5)
+    assert looks.count("quick") == 20
+    assert looks.count("slow") == 2
+    assert looks[-1] == "slow"
+    for thread in threading.enumerate():
+        if thread.name == "dayfly-watcher":
+            thread.join(5)
+            assert not thread.is_alive(), "the thread lives on without a cell"
+
+
+def test_looking_goes_on_while_the_main_thread_is_busy() -> None:
+    seen = threading.Event()
+    watcher.watch(lambda: seen.set())  # type: ignore[arg-type, return-value, func-returns-value]
+    deadline = [0]
+    while not seen.is_set() and deadline[0] < 50_000_000:
+        deadline[0] += 1  # never gives up the processor by itself
+    assert seen.is_set()
+
+
+# --- the spawner ------------------------------------------------------------------------------------------------------
+
+
+def program(*argv: str, cpus: frozenset[int] = frozenset(), stdout: int = 2) -> Program:
+    null = os.open(os.devnull, os.O_RDWR)
+    return Program(argv, null, stdout, null, {"PATH": os.defpath}, Path("/"), cpus)
+
+
+@pytest.fixture
+def sleeper() -> Iterator[Child]:
+    child = in_spawner(lambda: Child.start(program("sleep", "1000"))).result(5)
+    yield child
+    child.kill()
+    assert child.wait(5)
+    child.reap()
+
+
+def test_a_child_is_killed_reaped_once_and_then_left_alone(sleeper: Child) -> None:
+    assert not sleeper.wait(0)
+    sleeper.kill()
+    assert sleeper.wait(5)
+    assert sleeper.reap() == sleeper.reap() == -signal.SIGKILL
+    sleeper.kill()
+    assert sleeper.wait(0)
+    assert start_ticks(sleeper.pid) is None
+
+
+def test_a_forked_child_cannot_kill_its_parents_cells(sleeper: Child) -> None:
+    pid = os.fork()
+    if pid == 0:
+        sleeper.kill()
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert not sleeper.wait(0.05)
+
+
+def test_a_process_is_never_mistaken_for_a_later_one_with_its_number(sleeper: Child) -> None:
+    started = start_ticks(sleeper.pid)
+    assert started is not None
+    signal_process(sleeper.pid, started - 1, signal.SIGKILL)
+    assert not wait_gone([sleeper.pid], 0.05)
+    signal_process(sleeper.pid, started, signal.SIGKILL)
+    assert wait_gone([sleeper.pid], 5)
+
+
+def test_a_child_is_bound_to_its_cpus_and_the_spawner_is_not() -> None:
+    read, write = os.pipe()
+    everywhere = os.sched_getaffinity(0)
+    one = frozenset({min(everywhere)})
+    script = "import os; print(sorted(os.sched_getaffinity(0)))"
+    child = in_spawner(lambda: Child.start(program(sys.executable, "-c", script, cpus=one, stdout=write))).result(5)
+    os.close(write)
+    with os.fdopen(read) as told:
+        assert told.read().strip() == str(sorted(one))
+    child.reap()
+    assert in_spawner(lambda: os.sched_getaffinity(0)).result(5) == everywhere
+
+
+def test_the_spawner_works_on_after_a_failure_and_in_a_forked_child() -> None:
+    with pytest.raises(FileNotFoundError):
+        in_spawner(lambda: Child.start(program("/nonexistent"))).result(5)
+    assert in_spawner(lambda: 1).result(5) == 1
+    pid = os.fork()
+    if pid == 0:
+        os._exit(in_spawner(lambda: 7).result(5))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+
+
+# --- bound CPUs -------------------------------------------------------------------------------------------------------
+
+
+def test_cells_are_spread_evenly_over_the_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpus, "_bound", Counter())
+    chosen = [cpus.bind(range(4), 1) for _ in range(8)]
+    assert Counter(cpu for one in chosen for cpu in one) == dict.fromkeys(range(4), 2)
+    cpus.release(chosen[0])
+    assert cpus.bind(range(4), 1) == chosen[0]
+    assert len(cpus.bind(range(4), 3)) == 3
+    assert cpus.bind(range(2), 9) == {0, 1}
+
+
+# --- last words -------------------------------------------------------------------------------------------------------
+
+
+def test_standard_error_takes_its_size_and_no_more() -> None:
+    stderr = Stderr()
+    assert os.write(stderr.descriptor, b"x" * SIZE) == SIZE
+    with pytest.raises(PermissionError):
+        os.write(stderr.descriptor, b"more")
+    with pytest.raises(PermissionError):
+        os.ftruncate(stderr.descriptor, SIZE * 2)
+    assert stderr.text() == b"x" * SIZE
+    stderr.close()
+    stderr.close()
+    assert stderr.text() == b""
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"\x1b[31mred\x1b[0m\r\nline\n", b"\xff\xfe\x00", "\u202eevil\n".encode(), b"x" * SIZE]
+)
+def test_last_words_are_one_short_printable_line(text: bytes) -> None:
+    said = last_words(text)
+    assert said.isprintable()
+    assert len(said) <= 403
