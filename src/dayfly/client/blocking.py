@@ -9,7 +9,7 @@ notebook, inside a running event loop, and from many threads at once. Ctrl-C in 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Self
+from typing import Any
 
 from dayfly.client.backend import Opener
 from dayfly.client.bridge import shared_bridge
@@ -18,14 +18,14 @@ from dayfly.client.contexts import AsyncContexts
 from dayfly.client.files import AsyncFiles, AsyncWatch, Change
 from dayfly.client.ports import AsyncPort
 from dayfly.client.sandbox import AsyncSandbox
-from dayfly.client.shell import Shell, blocking, iterating, reading, wrapping
+from dayfly.client.shell import Closing, Shell, blocking, iterating, reading, wrapping
 from dayfly.policy import Policy
 from dayfly.spec import EndReason, LimitReport, Usage
 
 __all__ = ["Commands", "Contexts", "Files", "Port", "Process", "Sandbox", "Watch"]
 
 
-class Process(Shell[AsyncProcess]):
+class Process(Closing[AsyncProcess]):
     """A command under way: write to it, read from it, wait for it. Leaving its ``with`` block kills it."""
 
     pid: reading[AsyncProcess, int] = reading(lambda process: process.pid)
@@ -37,13 +37,7 @@ class Process(Shell[AsyncProcess]):
     detach = blocking(AsyncProcess.detach)
     output = iterating(AsyncProcess.output)
     wait = blocking(AsyncProcess.wait)
-    _leave = blocking(AsyncProcess.__aexit__)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._leave()
+    close = blocking(AsyncProcess.close)
 
 
 class Commands(Shell[AsyncCommands]):
@@ -56,7 +50,7 @@ class Commands(Shell[AsyncCommands]):
     send_signal = blocking(AsyncCommands.send_signal)
 
 
-class Watch(Shell[AsyncWatch]):
+class Watch(Closing[AsyncWatch]):
     """Changes as they happen: an iterator of ``Change``, and a context manager that closes it."""
 
     next = blocking(AsyncWatch.next)
@@ -65,12 +59,6 @@ class Watch(Shell[AsyncWatch]):
     def __iter__(self) -> Iterator[Change]:
         while (change := self.next()) is not None:
             yield change
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class Files(Shell[AsyncFiles]):
@@ -104,7 +92,7 @@ class Contexts(Shell[AsyncContexts]):
     remove = blocking(AsyncContexts.remove)
 
 
-class Port(Shell[AsyncPort]):
+class Port(Closing[AsyncPort]):
     """Bytes both ways between the caller and a port inside; a context manager."""
 
     read = blocking(AsyncPort.read)
@@ -112,14 +100,8 @@ class Port(Shell[AsyncPort]):
     write_eof = blocking(AsyncPort.write_eof)
     close = blocking(AsyncPort.close)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class Sandbox(Shell[AsyncSandbox]):
+class Sandbox(Closing[AsyncSandbox]):
     """A disposable sandbox: own kernel, no network, no credentials, a short life.
 
     ``policy`` is a ``Policy``, the same as a dictionary, or ``None`` for the defaults; ``image`` replaces the policy's
@@ -167,9 +149,3 @@ class Sandbox(Shell[AsyncSandbox]):
     def contexts(self) -> Contexts:
         """The interpreters inside, by name."""
         return Contexts(self._inner.contexts, self._bridge)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -123,16 +123,21 @@ class Bridge:
 
     def post(self, make: Callable[[], Awaitable[object]]) -> None:
         """Start work and wait for nothing: for finalizers, which may run on any thread."""
-        if os.getpid() == self._pid and not self._closed:
+        if self.is_ours and not self._closed:
             with suppress(SandboxEnded):
                 self._post(_Call(make).start)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it was made in this process, not inherited by a fork."""
+        return os.getpid() == self._pid
 
     @property
     def on_loop(self) -> bool:
         return threading.get_ident() == self._thread.ident
 
     def _check(self) -> None:
-        if os.getpid() != self._pid:
+        if not self.is_ours:
             raise InputError(
                 "this sandbox belongs to the process that opened it, and this is a fork of that process",
                 remedy="open a new Sandbox in the child",
@@ -148,7 +153,7 @@ class Bridge:
 
     def close(self) -> None:
         """Close everything that was opened, then the loop. Idempotent; bounded in time."""
-        if self._closed or os.getpid() != self._pid:
+        if self._closed or not self.is_ours:
             return
         self._closed = True
         with suppress(Exception):  # the loop is stopped in any case, and the process's end ends every cell

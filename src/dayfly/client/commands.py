@@ -190,15 +190,19 @@ class AsyncProcess:
         finally:
             await self._follower.end()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
+    async def close(self) -> None:
+        """Kill it if it still runs, and wait for its end. A ``detached`` one is left with ``detach`` instead."""
         self._follower.discard()
         if not self._ending.done():
             with contextlib.suppress(SandboxEnded):
                 await self.kill()
             await asyncio.wait({self._ending})
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
 
 class _Follower:

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import suppress
 from typing import Any, Concatenate, Generic, Never, ParamSpec, Self, TypeVar, overload
 
 from dayfly.client.bridge import Bridge
+from dayfly.errors import SandboxEnded
 
-__all__ = ["Shell", "blocking", "iterating", "reading", "wrapping"]
+__all__ = ["Closing", "Shell", "blocking", "iterating", "reading", "wrapping"]
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -37,6 +39,21 @@ class Shell(Generic[A]):
 
     def __repr__(self) -> str:
         return repr(self._inner).replace("Async", "", 1)
+
+
+class Closing(Shell[A]):
+    """A shell whose ``with`` block closes it; not in a fork of the process that made it, which has nothing to close."""
+
+    __slots__ = ()
+
+    close: Callable[..., None]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bridge.is_ours:
+            self.close()
 
 
 def blocking(function: Callable[Concatenate[A, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Shell[A], P], T]:
@@ -88,11 +105,12 @@ def _iterate(source: AsyncIterator[T], bridge: Bridge) -> Iterator[T]:
 
 
 def _close(aclose: Callable[[], Coroutine[Any, Any, None]], bridge: Bridge) -> None:
-    """Wait, unless this is the garbage collector at work on the loop's own thread."""
-    if bridge.on_loop:
+    """Wait, unless this is the garbage collector at work on the loop's own thread, or in a fork, or at the exit."""
+    if bridge.on_loop or not bridge.is_ours:
         bridge.post(aclose)
     else:
-        bridge.run(aclose)
+        with suppress(SandboxEnded):
+            bridge.run(aclose)
 
 
 class reading(Generic[A, T]):  # noqa: N801  # a descriptor, like property

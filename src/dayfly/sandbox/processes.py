@@ -126,6 +126,7 @@ class RunningProcess:
 
     async def detach(self) -> None:
         """Stop following. A process that was started detached goes on; another one is stopped by the agent."""
+        self._run.leave()
         self._call.abandon()
         self._following.cancel()
         await asyncio.gather(self._following, return_exceptions=True)

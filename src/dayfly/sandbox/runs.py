@@ -34,6 +34,7 @@ class Run:
     def __init__(self, call: Call, *, stop: str, kill: Callable[[str], Awaitable[object]]) -> None:
         self.expired = False
         self.cancelled = False
+        self._left = False
         self._call = call
         self._stop_event = stop
         self._kill = kill
@@ -45,6 +46,10 @@ class Run:
         """Stop the run ``seconds`` from now."""
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(seconds, self._expire)
+
+    def leave(self) -> None:
+        """From now on a cancelled ``follow`` ends at once and stops nothing: the agent knows what goes on without us."""
+        self._left = True
 
     def _expire(self) -> None:
         self.expired = True
@@ -86,6 +91,8 @@ class Run:
         except RemoteProtocolError:
             raise  # nothing the agent says counts any more: the caller ends the sandbox
         except BaseException as error:
+            if self._left:
+                raise
             self.cancelled = isinstance(error, asyncio.CancelledError)
             self.stop()
             await self._settle()
