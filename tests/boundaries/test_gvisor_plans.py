@@ -43,7 +43,7 @@ def spec(tmp_path: Path) -> SandboxSpec:
 def test_the_oci_configuration_is_this(spec: SandboxSpec) -> None:
     layout = Layout(Path("/cells/c"), {spec.image.layers[0].source: Path("/cells/c/binds/0")})
     mapping = [{"containerID": 0, "hostID": 1_900_000_007, "size": 1}]
-    capabilities = ["CAP_CHOWN", "CAP_KILL", "CAP_SETGID", "CAP_SETUID"]
+    capabilities = ["CAP_CHOWN", "CAP_KILL", "CAP_SETGID", "CAP_SETUID", "CAP_SYS_RESOURCE"]
 
     def tmpfs(where: str, *options: str) -> dict[str, object]:
         return {"destination": where, "type": "tmpfs", "source": "tmpfs", "options": list(options)}

@@ -54,30 +54,30 @@ def now_in_ticks() -> int:
 
 def look(pid: int, tagged: bool) -> Process | None:
     """The process, or ``None`` if there is none (any more)."""
-    stat = _read(f"/proc/{pid}/stat")
+    stat = read(f"/proc/{pid}/stat")
     fields = stat[stat.rfind(b")") + 1 :].split()  # the name may hold anything, also ")"
     if len(fields) < 22:
         return None
     cpu = sum(map(int, fields[11:15])) / TICKS
-    uid, tag = _identity(_read(f"/proc/{pid}/status")) if tagged else (-1, 0)
+    uid, tag = _identity(read(f"/proc/{pid}/status")) if tagged else (-1, 0)
     return Process(pid, int(fields[1]), fields[0] not in _DEAD, cpu, int(fields[21]) * 4096, uid, tag, int(fields[19]))
 
 
 def _identity(status: bytes) -> tuple[int, int]:
     """Real uid and tag (0: none). The last lines count: a process may put lines of its own into its name."""
-    groups = [int(gid) for gid in _line(status, b"Groups") if int(gid) >= FIRST_TAG]
-    uids = _line(status, b"Uid")
+    groups = [int(gid) for gid in line(status, b"Groups") if int(gid) >= FIRST_TAG]
+    uids = line(status, b"Uid")
     return (int(uids[0]) if uids else -1), (groups[0] if groups else 0)
 
 
-def _line(status: bytes, name: bytes) -> list[bytes]:
+def line(status: bytes, name: bytes) -> list[bytes]:
     start = status.rfind(b"\n" + name + b":")
     if start < 0:
         return []
     return status[start + len(name) + 2 :].split(b"\n", 1)[0].split()
 
 
-def _read(path: str) -> bytes:
+def read(path: str) -> bytes:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:  # gone meanwhile

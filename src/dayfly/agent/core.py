@@ -44,6 +44,9 @@ HANDLERS = {
 }
 """Operation -> "module:function". The function gets (agent, channel, params) and returns a Task, or None if it answered."""
 
+FIRST_LOOK = 0.01
+"""Seconds after which memory is looked at for the first time: a short run then never pays for it."""
+
 LIMITS = ("data", "processes", "open_files", "file_size")
 USER_FIELDS: dict[str, object] = {"uid": int, "gid": int, "home": str}
 
@@ -61,11 +64,15 @@ class Agent:
         self.session.on_end = self.end
         self._parts: dict[object, object] = {}
         self._prestart: list[str] = []
+        self.running = 0  # runs and commands under way
         for name, target in HANDLERS.items():
-            self.session.handlers[name] = self._lazily(target)
+            self.session.handlers[name] = self._lazily(name, target)
 
-    def _lazily(self, target: str) -> Callable[[Channel, dict[str, object]], Task | None]:
+    def _lazily(self, name: str, target: str) -> Callable[[Channel, dict[str, object]], Task | None]:
         def handle(channel: Channel, params: dict[str, object]) -> Task | None:
+            if name == "execute":
+                self.runs(1)
+                channel.after = lambda: self.runs(-1)
             return load(target)(self, channel, params)  # type: ignore[no-any-return]
 
         return handle
@@ -76,6 +83,23 @@ class Agent:
             self._parts[make] = make(self)
         return self._parts[make]
 
+    def runs(self, change: int) -> None:
+        """A run or command begins (1) or has ended (-1): memory is guarded while there are any."""
+        self.running += change
+        if self.running == 1 and change > 0:
+            self._guard_soon()
+
+    def _guard_soon(self) -> None:
+        if self.supervisor.user is not None and "data" in self.supervisor.limits:
+            self.loop.call_later(FIRST_LOOK, self._guard)
+
+    def _guard(self) -> None:
+        from dayfly.agent.memory import Guard
+
+        guard = self.part(Guard)
+        assert isinstance(guard, Guard)
+        guard.wake()
+
     # --- beginning and end ------------------------------------------------------------------------------------------
 
     def _hello(self, options: Mapping[str, object]) -> dict[str, object]:
@@ -84,6 +108,7 @@ class Agent:
         languages = load("dayfly.agent.kernels:languages")
         self.supervisor = Supervisor(self.loop, _user(options.get("user")), limits, {})
         self.supervisor.environment = self._first_environment(env)
+        self.supervisor.on_kernel = self._guard_soon
         self._prestart = [name for name in options["prestart"] if isinstance(name, str)]  # type: ignore[attr-defined]
         return {"python": sys.version.split()[0], "languages": list(languages()), "pid": os.getpid()}
 

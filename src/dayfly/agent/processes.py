@@ -79,6 +79,7 @@ class Command(Sink):
         self.status: int | None = None
         self.limit: str | None = None
         self._table = table
+        self._agent = table.agent
         self._supervisor = table.agent.supervisor
         self._loop = table.agent.loop
         self._tag = self._supervisor.new_tag()
@@ -155,6 +156,7 @@ class Command(Sink):
             self._fail(operations.CANNOT_START, str(failure))
             return
         self._table.add(self)
+        self._agent.runs(1)
         for observer in self._observers:
             observer.channel.event("started", {"pid": self.pid})
         self.resume()
@@ -271,6 +273,9 @@ class Command(Sink):
 
     def _exited(self, status: int) -> None:
         self.status = status
+        self._agent.runs(-1)
+        if self._supervisor.memory_kills.get(self._tag):
+            self.limit = self.limit or "memory"
         for source in list(self._sources):
             source.settle()
         if self.detached and not self._stopping:

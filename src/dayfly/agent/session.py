@@ -90,6 +90,7 @@ class Channel:
         self.number = number
         self.operation = operation
         self.task: Task = Task()
+        self.after: Callback | None = None  # called once, when the channel is gone
         self.open = True
         self._session = session
         self._when_room: Callback | None = None
@@ -300,10 +301,12 @@ class Session:
         channel.open = False
         channel.when_room(None)
         self._channels.pop(channel.number, None)
-        try:
-            channel.task.on_close()
-        except Exception as error:
-            self._loop.on_error(error)
+        for hook in (channel.task.on_close, channel.after):
+            try:
+                if hook is not None:
+                    hook()
+            except Exception as error:
+                self._loop.on_error(error)
 
     def flush_soon(self) -> None:
         """Write at the end of this round: many small messages become one write."""

@@ -6,7 +6,16 @@ import os
 
 from dayfly.agent import census
 from dayfly.agent.census import FIRST_TAG, Process
-from dayfly.agent.child import DEFAULT_PATH, Child, Program, Start, StartFailed, User, Verdict, exit_fields
+from dayfly.agent.child import (
+    DEFAULT_PATH,
+    Child,
+    Program,
+    Start,
+    StartFailed,
+    User,
+    Verdict,
+    exit_fields,
+)
 from dayfly.agent.killing import Killing, send_signal
 
 TYPE_CHECKING = False
@@ -37,6 +46,8 @@ class Supervisor:
         self._next_tag = FIRST_TAG
         self._spent: dict[int, float] = {}  # CPU seconds of the dead, by tag
         self.spent = 0.0  # of all of them
+        self.memory_kills: dict[int, int] = {}  # processes that memory.py killed, by tag
+        self.on_kernel: Callable[[], None] = _nothing  # after each ``fork``
         self._null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         loop.on_child = self.reap
         if user is None and os.getpid() != 1:
@@ -60,6 +71,7 @@ class Supervisor:
     def drop_tag(self, tag: int) -> None:
         """Nothing with this tag is alive or of interest any more."""
         self._spent.pop(tag, None)
+        self.memory_kills.pop(tag, None)
 
     # --- starting -------------------------------------------------------------------------------------------------
 
@@ -107,8 +119,18 @@ class Supervisor:
 
         Raises ``StartFailed``.
         """
+
+        def live() -> None:
+            if self.user is not None:
+                from dayfly.agent.unlimited import start_unlimited
+
+                start_unlimited()
+            function()
+
         start = Start(self.user, tag, stdio, keep, self._rlimits(), terminal=False)
-        return self._fork(function, start, on_exit, forked=True)
+        child = self._fork(live, start, on_exit, forked=True)
+        self.on_kernel()
+        return child
 
     def fork_trusted(
         self, function: Callable[[], None], *, keep: Sequence[int], on_exit: Callable[[int], None]
@@ -223,6 +245,10 @@ class Supervisor:
             return
         for one in census.descendants(set(self.children), set(self.children)):
             send_signal(one.pid, signal.SIGKILL)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _adopt_orphans() -> None:

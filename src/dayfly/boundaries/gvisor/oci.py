@@ -19,8 +19,8 @@ PYTHON_FLAGS = ("-I", "-S")
 """Isolated (no environment, no user site, no working directory on the path), and without the ``site`` module: the agent
 needs the standard library only, and starts faster."""
 
-CAPABILITIES = ("CAP_CHOWN", "CAP_KILL", "CAP_SETGID", "CAP_SETUID")
-"""Of the agent alone, inside: to start, end and own for the unprivileged user. That user's processes have none."""
+CAPABILITIES = ("CAP_CHOWN", "CAP_KILL", "CAP_SETGID", "CAP_SETUID", "CAP_SYS_RESOURCE")
+"""Of the agent alone, inside: to start, end, own and limit for the unprivileged user. That user's processes have none."""
 
 RUN_SIZE = 16 * MIB
 """Bytes of /run, counted as memory: sockets and pid files, nothing big."""

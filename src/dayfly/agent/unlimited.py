@@ -1,0 +1,47 @@
+"""In a Python kernel: what it starts does not inherit its soft RLIMIT_AS (see memory.py), which node and others die of.
+
+The functions that make a process lift the limit around the very call: a new process takes over the limits of that moment.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+SPAWNING = ("fork", "forkpty", "posix_spawn", "posix_spawnp", "system")
+
+
+def start_unlimited() -> None:
+    """Wrap what starts processes, once, before any code of the user runs."""
+    import _posixsubprocess
+
+    for name in SPAWNING:
+        if hasattr(os, name):
+            setattr(os, name, _wrapped(getattr(os, name)))
+    _posixsubprocess.fork_exec = _wrapped(_posixsubprocess.fork_exec)
+
+
+def _wrapped(spawn: Callable[..., Any]) -> Callable[..., Any]:
+    import resource
+
+    which, limits = resource.RLIMIT_AS, resource
+
+    def start(*arguments: Any, **options: Any) -> Any:
+        soft, hard = limits.getrlimit(which)
+        if soft == hard:
+            return spawn(*arguments, **options)
+        limits.setrlimit(which, (hard, hard))
+        me = os.getpid()
+        try:
+            return spawn(*arguments, **options)
+        finally:
+            if os.getpid() == me:  # the child of a fork keeps what it got
+                limits.setrlimit(which, (soft, hard))
+
+    start.__name__ = start.__qualname__ = getattr(spawn, "__name__", "start")
+    start.__doc__ = spawn.__doc__
+    return start
