@@ -34,9 +34,16 @@ def test_an_endless_loop_is_interrupted_and_keeps_its_variables(sandbox: Sandbox
     assert sandbox.run_code("kept").text == "5"
 
 
-def test_arithmetic_that_no_signal_can_interrupt_costs_the_kernel_and_says_so(sandbox: Sandbox) -> None:
-    sandbox.run_code("lost = 5")
+def test_arithmetic_beyond_all_bounds_is_ended_and_the_answer_says_whether_state_survived(sandbox: Sandbox) -> None:
+    sandbox.run_code("kept = 5")
     done = timed_out(sandbox, "x = 10 ** 10 ** 9")
+    works(sandbox)
+    assert sandbox.run_code("kept").ok is done.state_survived
+
+
+def test_a_loop_that_no_signal_can_interrupt_costs_the_kernel_and_says_so(sandbox: Sandbox) -> None:
+    sandbox.run_code("lost = 5")
+    done = timed_out(sandbox, "x = sum(range(10 ** 12))")
     assert not done.state_survived
     works(sandbox)
     error = sandbox.run_code("lost").error
@@ -71,6 +78,7 @@ if os.fork() == 0:
     if os.fork() == 0:
         os.execvp('python3', ['python3', '-c', 'import time; time.sleep(300)', 'mark'])
     os._exit(0)
+while not any(b'mark' in open(p, 'rb').read() for p in __import__('glob').glob('/proc/[0-9]*/cmdline') if os.path.exists(p)): pass
 """
 
 
