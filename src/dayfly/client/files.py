@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from dayfly.client import trees
 from dayfly.client.backend import Backend
 from dayfly.client.content import Content, pieces
-from dayfly.client.local import PartFile, local_error
+from dayfly.client.local import LocalFile, PartFile
 from dayfly.client.names import SandboxPath, last_name, path_text
-from dayfly.client.streams import capped, closing, reading
+from dayfly.client.streams import capped, closing, pouring, reading
 from dayfly.client.worker import Worker
 from dayfly.errors import FileProblem, SandboxFileError
 from dayfly.limits import GIB, MIB
@@ -84,15 +84,11 @@ class AsyncFiles:
         async with Worker("download") as worker:
             part = await worker.do(partial(_part_file, local, name))
             try:
-                size = 0
-                async with closing(self.stream(name, limit=self._most(limit))) as chunks:
-                    async for chunk in chunks:
-                        size += len(chunk)
-                        await worker.do(part.write, chunk)
+                size = await pouring(self.stream(name, limit=self._most(limit)), worker, part.write)
                 await worker.do(part.commit)
                 return size
             finally:
-                part.discard()
+                await worker.do(part.discard)
 
     async def write(
         self, path: SandboxPath, content: Content, *, mode: int = 0o644, parents: bool = True, exclusive: bool = False
@@ -115,12 +111,11 @@ class AsyncFiles:
         source = Path(local)
         name = source.name if path is None else path_text(path)
         async with Worker("upload") as worker:
+            file = await worker.do(LocalFile, source)
             try:
-                file = await worker.do(_open, source)
-            except OSError as error:
-                raise local_error(source, error) from error
-            with file:
                 return await self.write(name, reading(worker, file.read), mode=mode)
+            finally:
+                await worker.do(file.close)  # not while it is being read
 
     async def list(self, path: SandboxPath = ".") -> AsyncIterator[FileInfo]:
         """The entries of a directory, sorted by name, fetched a page at a time."""
@@ -183,9 +178,7 @@ class AsyncFiles:
         async with Worker("download") as worker:
             unpacking = await worker.do(trees.Unpacking, Path(local), caps)
             try:
-                async with closing(self._backend.pack_tree(path_text(path))) as chunks:
-                    async for chunk in chunks:
-                        await worker.do(unpacking.feed, chunk)
+                await pouring(self._backend.pack_tree(path_text(path)), worker, unpacking.feed)
                 return await worker.do(unpacking.commit)
             finally:
                 await worker.do(unpacking.discard)
@@ -237,10 +230,6 @@ class AsyncWatch:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-
-def _open(path: Path) -> IO[bytes]:
-    return path.open("rb")
 
 
 def _part_file(local: LocalPath, name: str) -> PartFile:

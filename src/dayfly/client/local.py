@@ -1,4 +1,4 @@
-"""A file on this machine that appears whole or not at all."""
+"""Files of this machine: read with translated errors, and written so that they appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import IO
 
 from dayfly.errors import HostError, InputError, OutOfSpace
 
-__all__ = ["PartFile", "local_error"]
+__all__ = ["LocalFile", "PartFile", "local_error"]
 
 _FULL = (28, 122)  # ENOSPC, EDQUOT
 
@@ -48,6 +48,27 @@ class PartFile:
         """Idempotent; does nothing after ``commit``."""
         self._file.close()
         self._part.unlink(missing_ok=True)
+
+
+class LocalFile:
+    """A file on this machine that is read."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises ``InputError``."""
+        self._path = path
+        try:
+            self._file: IO[bytes] = path.open("rb")
+        except OSError as error:
+            raise local_error(path, error) from error
+
+    def read(self, size: int) -> bytes:
+        try:
+            return self._file.read(size)
+        except OSError as error:
+            raise local_error(self._path, error) from error
+
+    def close(self) -> None:
+        self._file.close()
 
 
 def _umask() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -10,7 +11,7 @@ from dayfly.client.content import PIECE
 from dayfly.client.worker import Worker
 from dayfly.errors import FileProblem, SandboxFileError
 
-__all__ = ["capped", "closing", "reading"]
+__all__ = ["capped", "closing", "pouring", "reading"]
 
 T = TypeVar("T")
 
@@ -36,6 +37,28 @@ async def capped(source: AsyncIterator[bytes], path: str, limit: int | None) -> 
             if limit is not None and size > limit:
                 raise SandboxFileError(FileProblem.TOO_LARGE, path, f"more than {limit} bytes; limit= allows more")
             yield chunk
+
+
+async def pouring(source: AsyncIterator[bytes], worker: Worker, write: Callable[[bytes], object]) -> int:
+    """Have ``write`` called on the worker's thread with every piece; returns their bytes. The next piece is fetched while
+    one is written; there are never more than these two."""
+    size = 0
+    writing: asyncio.Future[object] | None = None
+    try:
+        async with closing(source) as chunks:
+            async for chunk in chunks:
+                if writing is not None:
+                    await writing
+                size += len(chunk)
+                writing = asyncio.ensure_future(worker.do(write, chunk))
+        if writing is not None:
+            await writing
+    except BaseException:
+        if writing is not None:
+            writing.cancel()  # the write itself goes on; what the worker does next comes after it
+            await asyncio.gather(writing, return_exceptions=True)
+        raise
+    return size
 
 
 async def reading(worker: Worker, read: Callable[[int], bytes]) -> AsyncIterator[bytes]:
