@@ -70,6 +70,7 @@ ZONES = {
     "dayfly": Zone("", "the public names, loaded when first used", lazily=f"{NOUNS} client"),
     "testing": Zone(EVERYTHING, "anything it tests"),
     "cli": Zone(EVERYTHING, "the composition root", third_party="typer rich"),
+    "__main__": Zone("cli", "python -m dayfly"),
 }
 
 PORTABLE = ("dayfly", "errors", "limits", "policy", "spec", "client")
