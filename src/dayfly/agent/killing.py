@@ -19,6 +19,13 @@ STOP_ROUNDS = 8
 KILL_ROUNDS = 200
 """Scans after which a kill gives up and says how many are left; 20 ms apart, so 4 s."""
 
+NOT_PROCESSES = 20
+"""Entries of /proc that are no processes, roughly."""
+
+MANY = 8
+"""Processes above which everything of the user's is stopped at once, by one system call, before anything is read about
+them: 200 processes that fork leave the agent no time to find them one by one (20 s and more, measured, against 1 s)."""
+
 FIRST_PAUSE = 0.001
 MAX_PAUSE = 0.02
 """Seconds between two scans: the first is soon, since one process is dead at once."""
@@ -46,20 +53,36 @@ class Killing:
         self._since = since
         self._seen: set[int] = set()
         self._rounds = 0
+        self._frozen = False
 
     def round(self) -> None:
         self._rounds += 1
+        self._freeze()
         self._supervisor.reap()
         found = self._members()
         if not found or self._rounds > KILL_ROUNDS:
+            self._thaw()
             self._on_dead(len(self._seen), len(found))
             return
-        if len(found) > 1:
+        if len(found) > 1 and not self._frozen:
             found = self._stopped(found)
         for pid in found:
             send_signal(pid, signal.SIGKILL)
         self._seen |= found
         self._supervisor.loop.call_later(min(FIRST_PAUSE * 2 ** min(self._rounds, 8), MAX_PAUSE), self.round)
+
+    def _freeze(self) -> None:
+        """Stop whatever is not the agent, if there is much of it. Only pid 1 may: elsewhere -1 is everybody's processes."""
+        if os.getpid() != 1 or self._supervisor.user is None:
+            return
+        if self._frozen or len(os.listdir("/proc")) > MANY + NOT_PROCESSES:
+            self._frozen = True
+            send_signal(-1, signal.SIGSTOP)
+
+    def _thaw(self) -> None:
+        """Who is still there goes on (also who had been stopped before: that cannot be told any more)."""
+        if self._frozen:
+            send_signal(-1, signal.SIGCONT)
 
     def _stopped(self, found: set[int]) -> set[int]:
         """Stop all before killing one: else a fork bomb grows back in the room that each kill makes."""

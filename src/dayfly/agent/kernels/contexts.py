@@ -205,6 +205,10 @@ class Context(Owner):
     def cpu_seconds(self) -> float:
         return self._supervisor.cpu_seconds(self._tag)
 
+    def memory_kills(self) -> int:
+        """Processes of the context that were killed so far because the sandbox's memory ran out."""
+        return self._supervisor.memory_kills.get(self._tag, 0)
+
     def members_since(self, ticks: int) -> list[Process]:
         return [one for one in self._supervisor.members(self._tag) if one.started >= ticks]
 

@@ -6,10 +6,9 @@ results too, and, if it was stopped or the kernel died, what the run had started
 
 from __future__ import annotations
 
-import time
-
 from dayfly.agent.census import now_in_ticks
 from dayfly.agent.kernels import records
+from dayfly.agent.kernels.meter import Meter
 from dayfly.agent.kernels.stop import Stop
 from dayfly.agent.session import Task
 from dayfly.agent.streams import UNLIMITED
@@ -19,18 +18,11 @@ from dayfly.wire.payloads import dump_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from dayfly.agent.kernels.contexts import Context
     from dayfly.agent.kernels.kernel import Kernel
-    from dayfly.agent.loop import Timer
     from dayfly.agent.session import Channel
-
-CPU_LOOK = 0.1
-"""Seconds between two looks at a run's CPU; a shorter run costs no look at all."""
-
-CPU_LOOK_SHARE = 20.0
-"""Looks may take a twentieth of the time: with hundreds of processes each one reads hundreds of files."""
 
 ANNOUNCEMENT = 1024
 """Bytes of room that the event ``started`` may take; it is a hundred."""
@@ -62,10 +54,9 @@ class Execution(Task):
         self._exit: int | None = None  # the kernel's wait status, if it died
         self._cleared = True
         self._over = False
-        self._cpu_before = 0.0
-        self._cpu = 0.0
-        self._timer: Timer | None = None
+        self._meter: Meter | None = None
         self._announced = False
+        self._memory_kills = 0
 
     # --- beginning ------------------------------------------------------------------------------------------------
 
@@ -74,12 +65,12 @@ class Execution(Task):
         self._kernel = kernel
         self.number = number
         self.since = now_in_ticks()
-        self._cpu_before = kernel.cpu_seconds()
+        self._meter = Meter(self._context, kernel, self._cpu_cap, self)
+        self._memory_kills = self._context.memory_kills()
         kernel.send(number, self.code, self.cap)
         self.code = ""
-        self._look_later(CPU_LOOK, self._first_look)
 
-    def _announce(self) -> None:
+    def announce(self) -> None:
         """Say that it has begun: with the first thing there is to say, so that a short run is one message, not two."""
         if not self._announced:
             self._announced = True
@@ -101,8 +92,8 @@ class Execution(Task):
     def on_close(self) -> None:
         self._over = True
         self._results = []
-        if self._timer is not None:
-            self._timer.cancel()
+        if self._meter is not None:
+            self._meter.stop()
         self._context.closed(self)
 
     def end(self, cause: str, grace: float) -> None:
@@ -135,7 +126,7 @@ class Execution(Task):
         kept = data[: self._left]
         self._left -= len(kept)
         self._dropped += len(data) - len(kept)
-        self._announce()
+        self.announce()
         self.channel.data(stream, kept)
         if self._left and not self.channel.room():
             self._wait_for_room()
@@ -153,7 +144,7 @@ class Execution(Task):
             if len(record) > self._left:
                 return
         self._left -= len(record)
-        self._announce()
+        self.announce()
         self._results.append(memoryview(record))
         self._send_results()
 
@@ -243,9 +234,11 @@ class Execution(Task):
             fields = dict(exit_fields(self._exit))
             error = _obituary(kernel.broken, fields, self.stop is not None)
             limit = limit or ("memory" if kernel.died_of_memory(fields["signal"]) else None)
+        if limit is None and kernel is not None and self._context.memory_kills() > self._memory_kills:
+            limit = "memory"
         self._over = True
         if kernel is not None:
-            self._announce()
+            self.announce()
         self.channel.finish(
             {
                 "status": status,
@@ -253,39 +246,10 @@ class Execution(Task):
                 "state_survived": kernel is None or (self.answer is not None and kernel.alive),
                 "limit": limit,
                 "dropped": self._dropped,
-                "cpu_seconds": self._cpu_seconds(kernel),
+                "cpu_seconds": self._meter.seconds() if self._meter else 0.0,
                 **fields,
             }
         )
-
-    # --- CPU ------------------------------------------------------------------------------------------------------
-
-    def _cpu_seconds(self, kernel: Kernel | None) -> float:
-        """Of a short run: the kernel's own. Of one that was looked at: that of all its processes, at the last look."""
-        if kernel is None or not kernel.alive:
-            return self._cpu
-        return max(self._cpu, kernel.cpu_seconds() - self._cpu_before)
-
-    def _first_look(self) -> None:
-        """Sets the baseline: what the context's processes used before the run, as well as it can be told now."""
-        if self._over or self._kernel is None:
-            return
-        self._announce()
-        own = self._kernel.cpu_seconds() - self._cpu_before
-        self._cpu_before = self._context.cpu_seconds() - own
-        self._look()
-
-    def _look(self) -> None:
-        if self._over or self._kernel is None:
-            return
-        began = time.monotonic()
-        self._cpu = max(self._cpu, self._context.cpu_seconds() - self._cpu_before)
-        if self._cpu > self._cpu_cap:
-            self.end("cpu_limit", STOP_GRACE)
-        self._look_later(max(CPU_LOOK, CPU_LOOK_SHARE * (time.monotonic() - began)), self._look)
-
-    def _look_later(self, seconds: float, look: Callable[[], None]) -> None:
-        self._timer = self._context.loop.call_later(seconds, self.channel.guarded(look))
 
 
 def _framed(display: Mapping[str, object]) -> bytes:
