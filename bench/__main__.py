@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bench import measures, report
 from bench.contenders import contenders
+from dayfly.images import build, load_recipe
 
 HERE = Path(__file__).parent
 
@@ -15,12 +16,12 @@ HERE = Path(__file__).parent
 def main() -> None:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("--rounds", type=int, default=15, help="counted rounds of the life cycle")
-    parser.add_argument("--plain", default="plain", help="image whose Python has no IPython")
     parser.add_argument("--rich", default="data", help="image with IPython")
     parser.add_argument("--quick", action="store_true", help="3 rounds, for a look; writes nothing")
     options = parser.parse_args()
     rounds = 3 if options.quick else options.rounds
-    field = contenders(options.plain, options.rich)
+    plain = build(load_recipe(HERE / "plain.toml"))
+    field = contenders(plain.name, options.rich)
     samples = measures.life(field, rounds, repeats=50)
     samples |= measures.bare_pipe(5)
     samples |= measures.transfers(options.rich, 3 if options.quick else 5)

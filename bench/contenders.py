@@ -26,7 +26,8 @@ for line in sys.stdin:
 IPYTHON_LOOP = """
 import sys, io
 from IPython.core.interactiveshell import InteractiveShell
-shell = InteractiveShell.instance()
+from traitlets.config import Config
+shell = InteractiveShell.instance(config=Config({"HistoryManager": {"enabled": False}}))
 out = sys.stdout
 for line in sys.stdin:
     sys.stdout = io.StringIO()
@@ -88,13 +89,14 @@ class BareRunsc:
 
     def _spec(self) -> dict[str, object]:
         environment = [f"{name}={value}" for name, value in self._image.environment.items()]
-        mounts: list[dict[str, object]] = [{"destination": "/proc", "type": "proc", "source": "proc"}]
+        mounts: list[dict[str, object]] = [{"destination": "/proc", "type": "proc", "source": "proc"},
+                                           {"destination": "/tmp", "type": "tmpfs", "source": "tmpfs"}]  # fmt: skip
         mounts += [{"destination": layer.target, "type": "bind", "source": str(layer.source), "options": ["ro", "rbind"]}
                    for layer in self._image.layers]  # fmt: skip
         return {
             "ociVersion": "1.0.0",
             "process": {"args": [self._image.python, "-c", self._program], "cwd": "/", "user": {"uid": 0, "gid": 0},
-                        "env": ["PATH=/usr/bin:/bin", "LANG=C.UTF-8", *environment]},
+                        "env": ["PATH=/usr/bin:/bin", "LANG=C.UTF-8", "HOME=/tmp", *environment]},
             "root": {"path": str(self._image.rootfs), "readonly": True},
             "mounts": mounts,
             "linux": {"namespaces": [{"type": kind} for kind in ("pid", "mount", "ipc", "uts", "network")]},
@@ -129,7 +131,7 @@ class GvisorWheel:
         self.again()
 
     def again(self) -> None:
-        done = self._sandbox.exec(["python3", "-c", "print(1+1)"])
+        done = self._sandbox.exec("python3", "-c", "print(1+1)")
         assert "2" in str(done), done
 
     def stop(self) -> None:

@@ -43,12 +43,14 @@ def test_a_growing_list_is_a_memory_error_and_the_sandbox_lives_on(sandbox: Sand
     works(sandbox)
 
 
-def test_many_greedy_processes_end_the_sandbox_for_its_memory(sandbox: Sandbox) -> None:
-    code = "import os\nfor _ in range(8):\n    if os.fork() == 0:\n        b = bytearray(400 << 20)\n        import time; time.sleep(60)\nimport time; time.sleep(30)"
+def test_many_greedy_processes_are_bounded_and_the_memory_is_named(sandbox: Sandbox) -> None:
+    code = "import os, time\nfor _ in range(8):\n    if os.fork() == 0:\n        b = bytearray(400 << 20)\n        time.sleep(10); os._exit(0)\ntime.sleep(5)"
     done = sandbox.run_code(code)
-    assert done.outcome is Outcome.SANDBOX_ENDED
-    assert done.end_reason is EndReason.MEMORY_LIMIT
-    assert done.limit == "memory"
+    assert done.limit == "memory", done
+    assert (sandbox.usage.memory_peak or 0) < 1300 * MIB
+    assert done.end_reason in (None, EndReason.MEMORY_LIMIT)
+    if done.end_reason is None:
+        works(sandbox)
 
 
 def test_a_fork_bomb_gets_eagain_and_the_sandbox_lives_on() -> None:
