@@ -26,7 +26,7 @@ def landlord() -> Landlord:
 
 @pytest.fixture
 def sandbox(landlord: Landlord) -> Iterator[Sandbox]:
-    with Sandbox(opener=landlord) as sandbox:
+    with Sandbox({"limits": {"disk": "16MiB"}}, opener=landlord) as sandbox:
         yield sandbox
 
 
@@ -120,7 +120,7 @@ def test_files_are_capped_in_number_and_bytes(
     listed(room, home=[info(name) for name in "abc"])
     assert len(saver.collect(DONE)) == 2
     assert "more than 2 new files" in capsys.readouterr().err
-    room.endless = bytes(2**24)
+    room.endless = bytes(2**20)
     assert saver.collect(DONE) == []
     assert "not saved: too large" in capsys.readouterr().err
     assert sorted(path.name for path in out.iterdir()) == ["a", "b"]
