@@ -38,7 +38,7 @@ def test_what_the_code_prints_cannot_command_the_terminal(dayfly: Dayfly) -> Non
         (("-c", "1 / 0"), 1, "ZeroDivisionError"),
         (("-c", "import os; os._exit(3)"), 1, "the interpreter ended; exit code 3"),
         (("--language", "bash", "-c", "exit 3"), 1, "exit code 3"),
-        (("--timeout", "0.5", "-c", "while True: pass"), 3, "stopped: the time was up; limit: run_seconds"),
+        (("--timeout", "0.5", "-c", "while True: pass"), 3, "stopped: the time was up"),
         (("--language", "cobol", "-c", "1"), 2, "dayfly: "),
         (("--image", "no-such-image", "-c", "1"), 2, "dayfly: no image is called 'no-such-image'"),
         (("--policy", "missing.toml", "-c", "1"), 2, "dayfly: cannot read the policy missing.toml"),
