@@ -78,6 +78,8 @@ def attempts(sandbox: Sandbox) -> bool:
     leaked = token in execution.stdout
     rows = [line.split("\t") for line in printable(execution.stdout).splitlines() if line.count("\t") == 2]
     table = Table.grid(padding=(0, 2))
+    for ratio in (None, None, 1):
+        table.add_column(no_wrap=True, overflow="ellipsis", ratio=ratio)
     for name, verdict, detail in rows:
         denied = verdict == "denied"
         table.add_row(Text(verdict, style="green" if denied else "bold red"), Text(name), Text(detail, style="dim"))
