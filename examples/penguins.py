@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from dayfly import DayflyError, Enforcement, Execution, Sandbox
@@ -77,13 +76,10 @@ def attempts(sandbox: Sandbox) -> bool:
         execution = sandbox.run_code(code, timeout=30)
     leaked = token in execution.stdout
     rows = [line.split("\t") for line in printable(execution.stdout).splitlines() if line.count("\t") == 2]
-    table = Table.grid(padding=(0, 2))
-    for ratio in (None, None, 1):
-        table.add_column(no_wrap=True, overflow="ellipsis", ratio=ratio)
     for name, verdict, detail in rows:
-        denied = verdict == "denied"
-        table.add_row(Text(verdict, style="green" if denied else "bold red"), Text(name), Text(detail, style="dim"))
-    console.print(table)
+        line = Text(f"{verdict:8}", style="green" if verdict == "denied" else "bold red")
+        line.append(f"{name:32}", style="default").append(detail, style="dim")
+        console.print(line, no_wrap=True, overflow="ellipsis", crop=True)
     return execution.ok and not leaked and len(rows) == 4 and all(row[1] == "denied" for row in rows)
 
 
