@@ -136,7 +136,6 @@ WIRE_IMPORTS = frozenset({"__future__", "_collections", "_json", "_struct"})
 
 MAX_LINES = 450
 LONG_FILES = {
-    "agent/supervisor.py": "fork, tag, limit, exec, reap and kill: what holds between them is read in one piece",
     "testing/boundary_contract.py": "the contract as a program: one clause after another, nothing between them",
 }
 """Files that may be longer, with the reason."""

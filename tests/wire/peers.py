@@ -46,7 +46,10 @@ class Pair:
 
     def write(self, side: Connection) -> None:
         """Put what ``side`` has to say on its way."""
-        for buffer in side.take_output():
+        announced = side.has_output
+        buffers = side.take_output()
+        assert announced == bool(buffers), "whoever waits for output must not wait in vain, nor spin"
+        for buffer in buffers:
             self.way_to(self.other(side)).extend(buffer)
 
     def read(self, side: Connection, size: int | None = None) -> list[Received]:

@@ -76,13 +76,13 @@ def _hello(pair: Pair) -> None:
 
 def _welcome(pair: Pair) -> None:
     pair.agent.send(SAMPLES[Welcome])
-    pair.agent._pongs.clear()  # an agent that is slow to answer
+    pair.agent._control.pongs.clear()  # an agent that is slow to answer
     pair.agent.open("usage", {})
     pair.agent.send(Ping(9))
     pair.pass_on(pair.agent)
-    pair.host._pongs.clear()
-    for side in (pair.host, pair.agent):
-        side.send(Goodbye("on its way"))
+    pair.host._control.pongs.clear()
+    for side, channel in ((pair.host, BY_HOST), (pair.agent, BY_AGENT)):
+        side.send(Eof(9), channel)  # on its way
         pair.write(side)
 
 

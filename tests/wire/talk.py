@@ -47,7 +47,6 @@ class Side:
         self.unconsumed: list[tuple[int, int, int]] = []  # channel, bytes, what they take of the window
         self.mine: set[int] = set()
         self.ended: set[int] = set()  # channels that this side finished, as the acceptor
-        self.cancelled: set[int] = set()
         self.offset = 0
 
     def open_channels(self) -> list[int]:
@@ -108,11 +107,11 @@ class Talk(RuleBasedStateMachine):
             self._on_channel(side, number, kind, pick)
 
     def _control(self, side: Side, message: Message) -> None:
-        if not isinstance(message, Ping):
-            side.connection.send(message)
-            side.say(message)
-        elif len(side.connection._pings) < flow.MAX_PINGS:
-            side.connection.send(message)
+        if isinstance(message, Ping):
+            if len(side.connection._control.pings) < flow.MAX_PINGS:
+                side.connection.send(message)
+        elif not side.said[0]:
+            self._say(side, message, 0)
 
     def _on_channel(self, side: Side, number: int, kind: str, pick: int) -> None:
         accepted = number not in side.mine
@@ -122,7 +121,9 @@ class Talk(RuleBasedStateMachine):
         elif kind == "eof" and not self._has_ended(side, number, stream):
             self._say(side, Eof(stream), number)
         elif kind == "cancel" and not accepted:
-            self._say(side, Cancel(), number)
+            side.connection.send(Cancel(), number)
+            if Cancel() not in side.said[number]:  # the second one is not sent
+                side.say(Cancel(), number)
         elif kind in ("finish", "fail") and accepted:
             side.ended.add(number)
             self._say(side, Finish({"n": pick}) if kind == "finish" else Fail("busy", str(pick)), number)
@@ -229,7 +230,7 @@ class Talk(RuleBasedStateMachine):
 
     def _nothing_is_missing(self, speaker: Side, listener: Side) -> None:
         assert speaker.connection.state == LIVE
-        assert not speaker.connection._pings
+        assert not speaker.connection._control.pings
         for number, said in speaker.said.items():
             heard = listener.heard.get(number, [])
             if number not in listener.ended:  # what came after its end is of no interest to the acceptor

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dayfly.wire import flow
 from dayfly.wire.connection import AGENT, CLOSED, HOST, Connection
@@ -31,7 +33,7 @@ from dayfly.wire.messages import (
     encode,
 )
 
-from .peers import Forger, forged, live, until_refused
+from .peers import Forger, forged, live, thorough, until_refused
 from .reached import BY_AGENT, BY_HOST, at
 
 MIB = 1 << 20
@@ -165,17 +167,72 @@ def test_nothing_is_said_on_a_channel_that_never_was(host: Connection, message: 
     assert "not open" in refused(host, forged(host, message, number))
 
 
-def test_a_flood_of_late_frames_is_dropped_and_holds_nothing(host: Connection) -> None:
+@pytest.mark.parametrize(
+    ("message", "many"),
+    [
+        (Data(0, bytes(100)), flow.WINDOW // (flow.FRAME_COST + 100)),
+        (Event("change", {}), flow.WINDOW // (flow.FRAME_COST + len(encode(Event("change", {}))))),
+        (Credit(flow.MIN_CREDIT), flow.POOL // flow.MIN_CREDIT),
+        (Eof(0), 1),
+        (Cancel(), 1),
+    ],
+)
+def test_late_frames_are_not_held_and_there_is_an_end_to_them(host: Connection, message: Message, many: int) -> None:
+    """The opener may say late what it might have said in time, and no more."""
     host.send(Finish({}), BY_AGENT)
     host.take_output()
     forger = Forger(host)
-    chunk = [forger.frame(Data(0, bytes(100_000)), BY_AGENT) for _ in range(100)]
-    chunk += [forger.frame(Event("change", {"n": n}), BY_AGENT) for n in range(5000)]
-    with memory_below(2 * MIB):
-        for frame in chunk:
-            assert host.receive(frame) == []
-            host.take_output()
+    with memory_below(MIB // 2):
+        for _ in range(many):
+            assert host.receive(forger.frame(message, BY_AGENT)) == []
     assert host.held < 2000
+    refused(host, forger.frame(message, BY_AGENT))
+
+
+def test_only_the_channels_that_ended_last_may_have_late_frames() -> None:
+    host = live().host
+    forger = Forger(host)
+    for number in range(2, 2 * flow.MAX_CHANNELS + 4, 2):
+        host.receive(forger.frame(Open("port.connect", {}), number))
+        host.send(Finish({}), number)
+    assert host.receive(forger.frame(Eof(0), 4)) == []
+    assert "not open" in refused(host, forger.frame(Eof(0), 2))
+
+
+def test_all_channels_may_end_before_their_opener_hears_of_any() -> None:
+    pair = live()
+    opened = [pair.agent.open("port.connect", {}) for _ in range(flow.MAX_CHANNELS)]
+    pair.pass_on(pair.agent)
+    for channel in opened:
+        pair.host.send(Finish({}), channel)
+    for channel in opened:
+        pair.agent.send(Eof(0), channel)
+    assert pair.pass_on(pair.agent) == []
+    assert pair.host.state == "live"
+
+
+@given(st.lists(st.tuples(st.sampled_from("oooosssffh"), st.integers(0, 200)), min_size=150, max_size=600))
+@thorough(60)
+def test_an_honest_opener_that_hears_of_ends_late_is_never_refused(steps: list[tuple[str, int]]) -> None:
+    """Everything it says arrives at once, and the ends take their time to reach it."""
+    pair = live()
+    opened: list[int] = []
+    for step, pick in steps:
+        if step == "o" and pair.agent.can_open:
+            opened.append(pair.agent.open("port.connect", {}))
+        elif step == "s" and opened:
+            channel = opened[pick % len(opened)]
+            if pair.agent.sendable(channel):
+                pair.agent.send_data(channel, 0, b"x")
+        elif step == "f":
+            here = [channel for channel in opened if pair.host.is_open(channel)]
+            if here:
+                pair.host.send(Finish({}), here[pick % len(here)])
+        elif step == "h":
+            pair.write(pair.host)
+            pair.read(pair.agent, pick)
+            opened = [channel for channel in opened if pair.agent.is_open(channel)]
+        pair.pass_on(pair.agent)
 
 
 # --- data and events ------------------------------------------------------------------------------------------------
@@ -306,11 +363,15 @@ def test_bytes_that_come_one_by_one_take_no_quadratic_time(host: Connection) -> 
 
 def test_a_flood_of_the_smallest_legal_frames_takes_no_memory_here(host: Connection) -> None:
     forger = Forger(host)
-    flood = [b"".join(forger.frame(Goodbye("")) for _ in range(1000)) for _ in range(20)]
-    with memory_below(2 * MIB):
+    flood = [b"".join(forger.frame(Data(0, b"x"), BY_HOST) for _ in range(100)) for _ in range(200)]
+    with memory_below(MIB):
         for chunk in flood:
-            assert len(host.receive(chunk)) == 1000
-            assert sum(map(len, host.take_output())) == HEADER_SIZE  # one acknowledgement
+            found = host.receive(chunk)
+            assert len(found) == 100
+            for received in found:
+                host.consume(BY_HOST, received.cost)
+            host.take_output()
+            forger.ack = host._ledger.sent
 
 
 def test_errors_repeat_nothing_that_the_peer_wrote(host: Connection) -> None:

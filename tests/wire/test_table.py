@@ -64,7 +64,7 @@ def snapshot(connection: Connection) -> object:
         connection.state,
         connection.epoch,
         flows,
-        list(connection._pings),
+        list(connection._control.pings),
         (ledger.sent, ledger.received, ledger.unacked, len(ledger._output)),
     )
 

@@ -7,7 +7,8 @@ raises ``LocalProtocolError`` has changed nothing.
 
 from __future__ import annotations
 
-from dayfly.wire import flow
+from dayfly.wire import channels, flow
+from dayfly.wire.control import PROTOCOL, Control
 from dayfly.wire.delivery import Ledger
 from dayfly.wire.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from dayfly.wire.frames import MAX_PAYLOAD, Frame, FrameReader
@@ -20,7 +21,6 @@ from dayfly.wire.messages import (
     HOST,
     LIMITS,
     MAX_STREAM,
-    OPENER,
     SEND,
     Ack,
     Cancel,
@@ -31,14 +31,12 @@ from dayfly.wire.messages import (
     Fail,
     Finish,
     Goodbye,
-    Hello,
     Message,
     Open,
     Ping,
     Pong,
     Resume,
     Row,
-    Welcome,
     decode,
     encode,
 )
@@ -57,14 +55,6 @@ from dayfly.wire.states import (
     SENT,
     START,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections import deque
-else:
-    from _collections import deque  # the C part alone: importing all of collections costs 4 ms inside gVisor
-
-PROTOCOL = 1
 
 MAX_HELD = flow.MAX_UNACKED_ALL + 2 * MAX_PAYLOAD
 """Bytes that a connection itself holds at most between two calls, whatever the peer does: what is kept for a resume, the
@@ -103,13 +93,11 @@ class Connection:
         self.role = role
         self.state = START
         self.epoch = 0
-        self._nonce = ""
         self._reader = FrameReader(LIMITS)
         self._ledger = Ledger()
-        self._channels = flow.Channels(odd_is_mine=role == HOST)
+        self._control = Control()
+        self._channels = channels.Channels(odd_is_mine=role == HOST)
         self._grants: dict[int, flow.Channel] = {}  # channels that are owed credit, in order
-        self._pings: deque[int] = deque()  # sent, not answered
-        self._pongs: list[int] = []  # to be answered
         self._broken: str | None = None
 
     def __repr__(self) -> str:
@@ -154,7 +142,7 @@ class Connection:
         if not row.control:
             self._on_channel(row, frame, message, found)
         elif row.cls is not Ack:
-            self._control(message, found)
+            self._on_control(message, found)
         elif not acknowledged:
             raise RemoteProtocolError("an acknowledgement of nothing new")
 
@@ -164,29 +152,12 @@ class Connection:
             raise error(f"{row.cls.__name__} {way} by the {self.role} in state {self.state}")
         return state
 
-    def _control(self, message: Message, found: list[Received]) -> None:
-        if isinstance(message, Ping):
-            if len(self._pongs) >= flow.MAX_PINGS:
-                raise RemoteProtocolError(f"more than {flow.MAX_PINGS} Pings at once")
-            self._pongs.append(message.token)
-            return
-        if isinstance(message, Pong):
-            if not self._pings or self._pings.popleft() != message.token:
-                raise RemoteProtocolError("a Pong for no Ping")
-        elif isinstance(message, (Hello, Welcome)):
-            self._greet(message, RemoteProtocolError)
-        elif isinstance(message, Resume):
+    def _on_control(self, message: Message, found: list[Received]) -> None:
+        self._control.hear(message)
+        if isinstance(message, Resume):
             self._resumed(message)
-        found.append(Received(CONTROL, message))
-
-    def _greet(self, message: Hello | Welcome, error: type[ProtocolError]) -> None:
-        """Hello sets the nonce, on both sides; Welcome repeats it."""
-        if message.protocol != PROTOCOL:
-            raise error(f"protocol {message.protocol}, this side speaks {PROTOCOL}")
-        if isinstance(message, Hello):
-            self._nonce = message.nonce
-        elif message.nonce != self._nonce:
-            raise error("Welcome does not repeat the nonce of Hello")
+        if not isinstance(message, Ping):  # the machine answers it by itself
+            found.append(Received(CONTROL, message))
 
     def _on_channel(self, row: Row, frame: Frame, message: Message, found: list[Received]) -> None:
         number = frame.channel
@@ -195,30 +166,17 @@ class Connection:
             found.append(Received(number, message))
             return
         channel = self._channels.get(number)
-        if channel is None:
-            if not self._channels.was_closed_here(number) or row.sender == ACCEPTOR:
-                raise RemoteProtocolError(f"{row.cls.__name__} on channel {number}, which is not open")
-            return  # late: its opener had not heard yet that the channel is closed. Of no interest, and not held
-        if (row.sender == OPENER and channel.mine) or (row.sender == ACCEPTOR and not channel.mine):
-            raise RemoteProtocolError(f"{row.cls.__name__} from the wrong side of channel {number}")
-        found.append(Received(number, message, self._account(channel, frame, message)))
+        late = None if channel else self._channels.closed_here(number)
+        known = channel or late
+        if known is None or (late and row.sender == ACCEPTOR):
+            raise RemoteProtocolError(f"{row.cls.__name__} on channel {number}, which is not open")
+        channels.require_side(row, known, spoken_here=False, error=RemoteProtocolError)
+        cost = channels.hear(known, message, len(frame.payload))
+        if late:
+            return  # counted, so that there is an end to it, but of no interest any more
+        found.append(Received(number, message, cost))
         if isinstance(message, (Finish, Fail)):
             self._drop(number)
-
-    def _account(self, channel: flow.Channel, frame: Frame, message: Message) -> int:
-        """Count the message in the channel's state; returns its cost to the window."""
-        if isinstance(message, (Data, Event)):
-            if isinstance(message, Data) and channel.eof_received >> message.stream & 1:
-                raise RemoteProtocolError(f"data after end of stream {message.stream} on channel {frame.channel}")
-            channel.arrive(len(frame.payload), event=isinstance(message, Event))
-            return len(frame.payload)
-        if isinstance(message, Credit):
-            channel.earn(message.amount)
-        elif isinstance(message, Eof):
-            if channel.eof_received >> message.stream & 1:
-                raise RemoteProtocolError(f"stream {message.stream} of channel {frame.channel} ends twice")
-            channel.eof_received |= 1 << message.stream
-        return 0
 
     def _drop(self, number: int) -> None:
         self._channels.drop(number)
@@ -233,8 +191,8 @@ class Connection:
     def send(self, message: Message, channel: int = CONTROL) -> None:
         """Queue a message that is the application's to say. Raises ``LocalProtocolError`` if it is not allowed now.
 
-        An ``Event`` is refused when its window is full: nobody over there takes them. Raises ``RemoteProtocolError`` when
-        the peer acknowledges nothing, whatever it is sent.
+        An ``Event`` is refused when its window is full: nobody over there takes them. A second ``Cancel`` of a channel is
+        not sent: it says nothing. Raises ``RemoteProtocolError`` when the peer acknowledges nothing, whatever it is sent.
         """
         row = BY_CLASS.get(type(message))
         if row is None or row.said_by != SEND:
@@ -243,26 +201,24 @@ class Connection:
         if row.control != (channel == CONTROL):
             raise LocalProtocolError(f"{row.cls.__name__} on channel {channel}")
         payload = encode(message)
-        flows = None if row.control else self._writable(row, channel)
-        self._require_room(row)
-        if flows is not None:
-            self._count(flows, message, len(payload))
-        elif isinstance(message, (Hello, Welcome)):
-            self._greet(message, LocalProtocolError)
-        elif isinstance(message, Ping):
-            self._count_ping(message)
-        self.state = state
-        self._ledger.emit(row, channel, message.stream if isinstance(message, Eof) else 0, payload)
+        if self._count(row, message, channel, len(payload)):
+            self.state = state
+            self._ledger.emit(row, channel, message.stream if isinstance(message, Eof) else 0, payload)
         if isinstance(message, (Finish, Fail)):
             self._drop(channel)
 
-    def _writable(self, row: Row, number: int) -> flow.Channel:
+    def _count(self, row: Row, message: Message, number: int, size: int) -> bool:
+        """Whether the message is to be sent; what it may not be is raised before anything changes."""
+        if row.control:
+            self._require_room(row)
+            self._control.say(message)
+            return True
         channel = self._channels.get(number)
         if channel is None:
             raise LocalProtocolError(f"channel {number} is not open")
-        if (row.sender == OPENER and not channel.mine) or (row.sender == ACCEPTOR and channel.mine):
-            raise LocalProtocolError(f"{row.cls.__name__} is not this side's to send on channel {number}")
-        return channel
+        channels.require_side(row, channel, spoken_here=True, error=LocalProtocolError)
+        self._require_room(row)
+        return channels.say(channel, message, size)
 
     def _require_room(self, row: Row) -> None:
         unacked = self._ledger.unacked
@@ -271,21 +227,6 @@ class Connection:
         if row.numbered and unacked >= flow.MAX_UNACKED_ALL:
             self._break("the peer acknowledges nothing")
             raise RemoteProtocolError("the peer acknowledges nothing")
-
-    def _count(self, channel: flow.Channel, message: Message, size: int) -> None:
-        if isinstance(message, Event):
-            if size + flow.FRAME_COST > channel.credit:
-                raise LocalProtocolError(f"{size} bytes to send, window has {channel.credit}")
-            channel.spend(size)
-        elif isinstance(message, Eof):
-            if channel.eof_sent >> message.stream & 1:
-                raise LocalProtocolError(f"stream {message.stream} has ended already")
-            channel.eof_sent |= 1 << message.stream
-
-    def _count_ping(self, message: Ping) -> None:
-        if len(self._pings) >= flow.MAX_PINGS:
-            raise LocalProtocolError(f"{flow.MAX_PINGS} Pings are not answered yet")
-        self._pings.append(message.token)
 
     def open(self, op: str, params: dict[str, object]) -> int:
         """Open a channel; returns its number. Raises ``LocalProtocolError`` when ``can_open`` is false."""
@@ -364,19 +305,19 @@ class Connection:
         """Whether ``take_output`` would return anything."""
         if self._ledger.has_output or not self._may_send:
             return self._ledger.has_output
-        return self._ledger.ack_due or bool((self._grants or self._pongs) and self._may_answer)
+        return self._ledger.ack_due or bool((self._grants or self._control.pongs) and self._may_answer)
 
     @property
     def _may_answer(self) -> bool:
         return self._ledger.unacked < flow.MAX_UNACKED_CALLS
 
     def _say_what_is_due(self) -> None:
-        if (self._pongs or self._grants) and self._may_answer:
-            for token in self._pongs:
+        if (self._control.pongs or self._grants) and self._may_answer:
+            for token in self._control.pongs:
                 self._ledger.emit(BY_CLASS[Pong], CONTROL, 0, encode(Pong(token)))
             for number, channel in self._grants.items():
                 self._ledger.emit(BY_CLASS[Credit], number, 0, encode(Credit(channel.give())))
-            self._pongs.clear()
+            self._control.pongs.clear()
             self._grants.clear()
         if self._ledger.ack_due:
             self._ledger.emit(BY_CLASS[Ack], CONTROL, 0, b"")
@@ -423,7 +364,7 @@ class Connection:
         self._ledger.clear()
         self._channels.clear()
         self._grants.clear()
-        self._pongs.clear()
+        self._control.pongs.clear()
 
 
 __all__ = [

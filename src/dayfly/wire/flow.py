@@ -28,7 +28,7 @@ MAX_EVENT = 32 * 1024
 
 EVENT_RESERVE = MAX_EVENT + 16 * 1024
 """Bytes of every window that data leaves to events, so that a process can be stopped whose input nobody reads: room for
-the largest event, or for fifty small ones."""
+the largest event and fifty small ones."""
 
 BULK_WINDOW = 2 * 1024 * 1024
 """Bytes that a transfer's receiver may raise a channel's window to, while the pool lasts."""
@@ -72,11 +72,12 @@ class Channel:
     Invariant: ``allowance + taken +`` (what the application has not consumed, with frame costs) ``== window``.
     """
 
-    __slots__ = ("allowance", "begun", "credit", "eof_received", "eof_sent", "events", "frames", "mine", "taken", "unacked",
+    __slots__ = ("allowance", "begun", "cancelled", "credit", "eof_received", "eof_sent", "events", "frames", "mine", "taken", "unacked",
                  "waiting", "window")  # fmt: skip
 
     def __init__(self, mine: bool) -> None:
         self.mine = mine  # this side opened it
+        self.cancelled = False
         self.credit = WINDOW  # bytes this side may send
         self.unacked = 0  # bytes of data sent and not acknowledged
         self.window = WINDOW
@@ -166,60 +167,3 @@ class Pool:
 
     def release(self, channel: Channel) -> None:
         self.left += channel.window - WINDOW
-
-
-class Channels:
-    """All open channels of one connection, and who may open the next one under which number."""
-
-    __slots__ = ("_counts", "_last", "_next", "_odd_is_mine", "_open", "_pool")
-
-    def __init__(self, odd_is_mine: bool) -> None:
-        self._odd_is_mine = odd_is_mine
-        self._next = 1 if odd_is_mine else 2
-        self._last = 0 if odd_is_mine else -1  # the peer's latest; its next one is higher by 2
-        self._open: dict[int, Channel] = {}
-        self._counts = {True: 0, False: 0}  # mine, the peer's
-        self._pool = Pool()
-
-    def __len__(self) -> int:
-        return len(self._open)
-
-    def get(self, number: int) -> Channel | None:
-        return self._open.get(number)
-
-    @property
-    def may_open(self) -> bool:
-        return self._counts[True] < MAX_CHANNELS and self._next <= MAX_CHANNEL
-
-    def open(self) -> int:
-        number, self._next = self._next, self._next + 2
-        self._add(number, mine=True)
-        return number
-
-    def opened_by_peer(self, number: int) -> None:
-        if number != self._last + 2:
-            raise RemoteProtocolError(f"channel {number} cannot be opened by the peer now")
-        if self._counts[False] >= MAX_CHANNELS:
-            raise RemoteProtocolError(f"more than {MAX_CHANNELS} channels")
-        self._last = number
-        self._add(number, mine=False)
-
-    def was_closed_here(self, number: int) -> bool:
-        """Only an acceptor closes: of a channel that the peer had opened, late frames are still on their way."""
-        return (number % 2 == 1) != self._odd_is_mine and number <= self._last
-
-    def raise_window(self, channel: Channel, target: int) -> None:
-        self._pool.raise_window(channel, target)
-
-    def drop(self, number: int) -> None:
-        channel = self._open.pop(number)
-        self._counts[channel.mine] -= 1
-        self._pool.release(channel)
-
-    def clear(self) -> None:
-        for number in list(self._open):
-            self.drop(number)
-
-    def _add(self, number: int, mine: bool) -> None:
-        self._open[number] = Channel(mine)
-        self._counts[mine] += 1
