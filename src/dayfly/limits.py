@@ -6,6 +6,7 @@ Sizes are bytes, times are seconds, CPU is cores. A size may be written as text:
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -33,7 +34,7 @@ def parse_size(value: Any) -> int:
     unit = _UNITS.get(match[2].lower()) if match else None
     if match is None or unit is None:
         raise InputError(f"not a size: {value!r}", remedy="write bytes, or a number with KiB, MiB, GiB, kB, MB or GB")
-    return int(float(match[1]) * unit)
+    return int(Fraction(match[1]) * unit)
 
 
 def _size_for_pydantic(value: Any) -> int:

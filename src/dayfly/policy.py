@@ -17,8 +17,21 @@ __all__ = ["DEFAULT_IMAGE", "DataMount", "Policy", "parse_policy"]
 DEFAULT_IMAGE = "data"
 
 # Never mounted, nor anything below or above them: they hold other people's secrets, sockets or kernel interfaces.
-_FORBIDDEN_SOURCES = tuple(map(Path, ("/proc", "/sys", "/dev", "/run", "/var/run", "/boot", "/etc", "/root", "/home",
-                                      "/var/lib/docker", "/var/lib/containerd", "/var/lib/kubelet")))  # fmt: skip
+_FORBIDDEN_SOURCES = tuple(
+    Path(name)
+    for name in (
+        "/proc",
+        "/sys",
+        "/dev",
+        "/run",
+        "/var/run",
+        "/boot",
+        "/etc",
+        "/var/lib/docker",
+        "/var/lib/containerd",
+        "/var/lib/kubelet",
+    )
+)
 _FORBIDDEN_TARGETS = (
     "/proc",
     "/sys",
@@ -32,6 +45,7 @@ _FORBIDDEN_TARGETS = (
     "/lib64",
     "/boot",
     "/root",
+    "/.dayfly",
 )
 
 
@@ -62,7 +76,13 @@ class DataMount(BaseModel):
     @classmethod
     def _safe_target(cls, target: str) -> str:
         normal = posixpath.normpath(target)
-        if not target.startswith("/") or normal != target.rstrip("/") or "\0" in target or normal == "/":
+        if (
+            not target.startswith("/")
+            or target.startswith("//")
+            or normal != target.rstrip("/")
+            or "\0" in target
+            or normal == "/"
+        ):
             raise ValueError(f"mount target must be a plain absolute path: {target!r}")
         if any(normal == bad or normal.startswith(bad + "/") for bad in _FORBIDDEN_TARGETS):
             raise ValueError(f"mount target is a system path of the sandbox: {target!r}")
@@ -70,24 +90,22 @@ class DataMount(BaseModel):
 
 
 def _refuse_private(real: Path) -> None:
-    home = Path.home().resolve()
-    if home == real or home.is_relative_to(real):
-        raise ValueError(f"mount source holds a home directory: {str(real)!r}")
+    for home in (Path.home().resolve(), Path("/root")):
+        if home.is_relative_to(real) or _is_hidden_below(real, home):
+            raise ValueError(f"mount source is or holds a home directory, or is hidden in one: {str(real)!r}")
+    others = Path("/home")
+    if real == others or (real.is_relative_to(others) and len(real.relative_to(others).parts) == 1):
+        raise ValueError(f"mount source is or holds a home directory, or is hidden in one: {str(real)!r}")
+    if real.is_relative_to(others) and _is_hidden_below(real, others / real.relative_to(others).parts[0]):
+        raise ValueError(f"mount source is hidden in a home directory: {str(real)!r}")
     for bad in _FORBIDDEN_SOURCES:
-        if bad in (Path("/home"), Path("/root")):
-            if real == bad or _is_private_in_home(real, bad):
-                raise ValueError(f"mount source is a home directory: {str(real)!r}")
-        elif real == bad or real.is_relative_to(bad) or bad.is_relative_to(real):
-            raise ValueError(f"mount source is a system path: {str(real)!r}")
+        if real.is_relative_to(bad) or bad.is_relative_to(real):
+            raise ValueError(f"mount source is or holds a system path: {str(real)!r}")
 
 
-def _is_private_in_home(real: Path, homes: Path) -> bool:
-    """A home itself, or anything hidden in one (``~/.ssh``); a plain project folder in a home is fine."""
-    if not real.is_relative_to(homes):
-        return False
-    parts = real.relative_to(homes).parts
-    inside = parts[1:] if homes == Path("/home") else parts
-    return not inside or any(part.startswith(".") for part in inside)
+def _is_hidden_below(real: Path, home: Path) -> bool:
+    """Anything hidden in a home (``~/.ssh``) holds somebody's secrets; a plain project folder there is fine."""
+    return real.is_relative_to(home) and any(part.startswith(".") for part in real.relative_to(home).parts)
 
 
 class Policy(BaseModel):
