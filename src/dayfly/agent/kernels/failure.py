@@ -38,10 +38,11 @@ _BY_ERRNO = {
 
 def describe(error: BaseException, hidden: tuple[str, ...] = ()) -> dict[str, object]:
     """``{"name", "value", "traceback"}`` of an exception, without the frames of code below ``HERE`` and ``hidden``."""
-    return clip_error(_name(error), _text(error), _traceback(error, (HERE, *hidden)))
+    return clip_error(name_of(error), _text(error), _traceback(error, (HERE, *hidden)))
 
 
-def _name(error: BaseException) -> str:
+def name_of(error: BaseException) -> str:
+    """The name of its class, whatever the class says."""
     name = type.__dict__["__name__"].__get__(type(error))  # a metaclass cannot lie here
     return name if isinstance(name, str) else "Exception"
 
@@ -61,7 +62,7 @@ def _traceback(error: BaseException, hidden: tuple[str, ...]) -> str:
         _strip(told, hidden)
         return "".join(_middle_left_out(list(told.format()))).rstrip("\n")
     except Exception as failure:  # a hostile exception, or no memory for it
-        return f"{_name(error)}: {_text(error)}\n<its traceback cannot be had: {_name(failure)}>"
+        return f"{name_of(error)}: {_text(error)}\n<its traceback cannot be had: {name_of(failure)}>"
 
 
 def _middle_left_out(parts: list[str]) -> list[str]:

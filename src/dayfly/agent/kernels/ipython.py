@@ -44,6 +44,7 @@ class IPythonKernel:
         self._executor = Executor(namespace, self._show)
         self._shell = Shell.instance(user_module=sys.modules["__main__"], colors="nocolor")
         self._shell.connect(publisher)
+        self._shell.events.print_on_error = False
         for name in ("_", "__", "___"):
             namespace.pop(name, None)
         names = {"exit": sys.exit, "quit": sys.exit, "open": builtins.open}

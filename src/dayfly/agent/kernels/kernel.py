@@ -130,7 +130,7 @@ class Kernel:
         self.ready = False
         self.used = False
         self.broken: str | None = None
-        self.environment: Mapping[str, str] = supervisor.environment
+        self.environment = dict(supervisor.environment)
         self.pipes: list[Pipe] = []
         self._supervisor = supervisor
         self._loop = supervisor.loop
@@ -210,7 +210,7 @@ class Kernel:
         """Give it a cell. An unused kernel takes over the environment as it is now."""
         environment = None
         if not self.used and self.environment != self._supervisor.environment:
-            environment = self.environment = self._supervisor.environment
+            environment = self.environment = dict(self._supervisor.environment)
         self.used = True
         self._unwritten += self._codec.request(run, code, cap, environment)
         self._writable()

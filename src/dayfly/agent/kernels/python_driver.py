@@ -87,6 +87,8 @@ class Driver:
         self.interrupts.install()
         outcome = self._guarded(code, f"<cell {run}>")
         self._leave_if_forked()
+        sys.settrace(None)
+        sys.setprofile(None)
         self.streams.flush()
         return {"done": run, **outcome}
 
@@ -134,9 +136,9 @@ def _failed(error: BaseException, interrupted: bool, hidden: tuple[str, ...]) ->
     try:
         told = failure.describe(error, hidden)
         limit = failure.limit_of(error)
-    except Exception:  # no memory even for that
-        told = {"name": type(error).__name__, "value": "", "traceback": ""}
-        limit = "memory" if isinstance(error, MemoryError) else None
+    except BaseException:  # no memory even for that, or an exception that raises whatever it is asked
+        told = {"name": failure.name_of(error), "value": "", "traceback": ""}
+        limit = "memory" if type(error) is MemoryError else None
     failure.forget_last()
     return {"status": status, "error": told, "limit": limit, "exit_code": None}
 
