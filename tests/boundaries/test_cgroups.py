@@ -46,6 +46,23 @@ def test_caps_are_written_in_the_kernels_terms_and_read_back(
     assert group.differing(SETTINGS) == ["pids.max"]
 
 
+def test_in_version_2_the_caps_are_below_a_cgroup_that_hands_the_controllers_on(tmp_path: Path) -> None:
+    group = CgroupHome(2, dict.fromkeys(("cpu", "memory", "pids"), tmp_path)).make("c1", SETTINGS)
+    assert (tmp_path / "dayfly-c1/cgroup.subtree_control").read_text() == "+cpu +memory +pids"
+    assert (tmp_path / "dayfly-c1/cell/cpu.max").read_text() == "25000 100000"
+    assert group.entrances == [tmp_path / "dayfly-c1/cell/cgroup.procs"]
+    assert group.shields == [tmp_path / "dayfly-c1"]
+
+
+def test_what_a_crash_left_of_a_version_2_cgroup_can_be_removed(tmp_path: Path) -> None:
+    """Made, but not yet the one below; and the other way round: another's cgroup above is left alone."""
+    (tmp_path / "dayfly-c1").mkdir()
+    home = CgroupHome(2, dict.fromkeys(("cpu", "memory", "pids"), tmp_path))
+    assert CellCgroup(2, home.paths("c1")).remove(0.0)
+    assert CellCgroup(2, {"memory": tmp_path / "dayfly-c2"}).remove(0.0)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_version_1_counted_is_read(tmp_path: Path) -> None:
     group = fake_group(tmp_path, 1)
     (tmp_path / "cpuacct/cpuacct.usage").write_text("1500000000\n")
@@ -113,9 +130,22 @@ def test_a_real_cgroup_holds_kills_and_goes(home: CgroupHome | None) -> None:
     assert process.wait(5) == -signal.SIGKILL
     process.stdout.close()
     assert group.remove(5.0)
-    assert not any(directory.exists() for directory in group.directories)
+    assert not any(directory.exists() for directory in (*group.directories, *group.shields))
     assert group.members() == set()
     assert group.remove(0.0), "removing is idempotent"
+
+
+def test_nobody_can_take_a_cells_caps_away_by_taking_the_controllers_from_its_parent(home: CgroupHome | None) -> None:
+    """As systemd does when no unit needs the CPU controller any more. Only version 2 has this switch."""
+    if home is None or home.version != 2:
+        return
+    group = home.make(f"test-{secrets.token_hex(4)}", SETTINGS)
+    try:
+        with pytest.raises(OSError, match="busy"):
+            (home.parents["cpu"] / "cgroup.subtree_control").write_text("-cpu")
+        assert group.differing(SETTINGS) == []
+    finally:
+        assert group.remove(1.0)
 
 
 def test_making_one_that_exists_leaves_the_existing_one(home: CgroupHome | None) -> None:

@@ -2,6 +2,10 @@
 
 Values are read back after they are written; what the kernel rounds is rounded before. A controller that is not there,
 or may not be used, is simply absent from ``CgroupHome.parents``.
+
+In version 2 a cell's processes are one level further down, in a cgroup of their own below one that only hands the
+controllers on. Without it, whoever else writes to the parent (systemd does, when the last unit that needed the CPU
+controller stops) would take a controller away and the cell's caps with it, silently; so the kernel refuses with EBUSY.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +32,10 @@ CPU_PERIOD_US = 100_000
 """The kernel's default: long enough that a cell is not woken for a sliver, short enough not to be felt."""
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+_SHIELDED = "cell"
+"""In version 2, the cgroup with the processes and the caps, below the one with the cell's name."""
 
 
 def cgroup_name(cell: str) -> str:
@@ -64,27 +72,36 @@ class CgroupHome:
     parents: Mapping[str, Path]
 
     def paths(self, cell: str) -> dict[str, Path]:
-        return {controller: parent / cgroup_name(cell) for controller, parent in self.parents.items()}
+        """Where the cell's processes and caps are, by controller."""
+        below = Path(cgroup_name(cell), _SHIELDED) if self.version == 2 else Path(cgroup_name(cell))
+        return {controller: parent / below for controller, parent in self.parents.items()}
 
     def make(self, cell: str, settings: Settings) -> CellCgroup:
         """Raises ``OSError`` and leaves nothing if the kernel refuses."""
         group = CellCgroup(self.version, self.paths(cell))
         made: list[Path] = []
         try:
-            for directory in group.directories:
+            for directory in (*group.shields, *group.directories):
                 directory.mkdir(mode=0o755)
                 made.append(directory)
+                if directory in group.shields:
+                    _hand_on(directory, self.parents)
             group.apply(settings)
         except BaseException:
-            for directory in made:
+            for directory in reversed(made):
                 directory.rmdir()
             raise
         return group
 
 
+def _hand_on(directory: Path, controllers: Iterable[str]) -> None:
+    """Give the cgroups below ``directory`` (version 2) these controllers; nobody can take them from it any more."""
+    (directory / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in sorted(controllers)), "ascii")
+
+
 @dataclass(frozen=True)
 class CellCgroup:
-    """The cgroup of one cell: one directory per controller in version 1, one in all in version 2."""
+    """The cgroup of one cell: one directory per controller in version 1, one in all (and a shield) in version 2."""
 
     version: int
     paths: Mapping[str, Path]
@@ -92,6 +109,12 @@ class CellCgroup:
     @property
     def directories(self) -> list[Path]:
         return sorted(set(self.paths.values()))
+
+    @property
+    def shields(self) -> list[Path]:
+        """In version 2, the cgroup above, which has the cell's name and no processes."""
+        above = {path.parent for path in self.paths.values()}
+        return sorted(path for path in above if self.version == 2 and path.name.startswith(PREFIX))
 
     @property
     def entrances(self) -> list[Path]:
@@ -166,7 +189,7 @@ class CellCgroup:
     def remove(self, seconds: float = 0.0) -> bool:
         """Whether it is gone, waiting for ending members for up to ``seconds``. Blocks for as long."""
         deadline = time.monotonic() + seconds
-        for directory in self.directories:
+        for directory in (*self.directories, *self.shields):
             while not _removed(directory):
                 left = deadline - time.monotonic()
                 if left <= 0:
