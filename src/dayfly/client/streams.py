@@ -7,13 +7,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from dayfly.client.content import PIECE
 from dayfly.client.worker import Worker
 from dayfly.errors import FileProblem, SandboxFileError
 
 __all__ = ["capped", "closing", "pouring", "reading"]
 
 T = TypeVar("T")
+
+READ_PIECE = 1024 * 1024
+"""Bytes of one read of a local file: the way to the thread and back costs as much as reading some 100 KiB."""
 
 
 @asynccontextmanager
@@ -62,6 +64,12 @@ async def pouring(source: AsyncIterator[bytes], worker: Worker, write: Callable[
 
 
 async def reading(worker: Worker, read: Callable[[int], bytes]) -> AsyncIterator[bytes]:
-    """What ``read`` gives, called on the worker's thread until it gives nothing."""
-    while chunk := await worker.do(read, PIECE):
-        yield chunk
+    """What ``read`` gives, called on the worker's thread until it gives nothing; one piece ahead of its taker."""
+    coming = asyncio.ensure_future(worker.do(read, READ_PIECE))
+    try:
+        while chunk := await coming:
+            coming = asyncio.ensure_future(worker.do(read, READ_PIECE))
+            yield chunk
+    finally:
+        coming.cancel()
+        await asyncio.gather(coming, return_exceptions=True)
