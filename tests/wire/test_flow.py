@@ -12,9 +12,9 @@ from dayfly.wire import flow
 from dayfly.wire.connection import HOST, MAX_HELD, Connection, Received
 from dayfly.wire.errors import LocalProtocolError, RemoteProtocolError
 from dayfly.wire.frames import MAX_PAYLOAD
-from dayfly.wire.messages import Ack, Cancel, Data, Eof, Event, Finish, Hello, Ping, Pong, Welcome
+from dayfly.wire.messages import Ack, Cancel, Data, Eof, Event, Finish, Goodbye, Hello, Message, Ping, Pong, Welcome
 
-from .peers import Pair, forged, live, thorough, until_refused
+from .peers import Forger, Pair, forged, live, thorough, until_refused
 
 
 def opened(pair: Pair, many: int = 1) -> list[int]:
@@ -329,6 +329,29 @@ def test_pings_are_answered_in_order_and_only_so_many_wait() -> None:
     found = [received.message for received in pair.pass_on(pair.agent)]
     assert found == [Pong(token) for token in range(flow.MAX_PINGS)]
     pair.host.send(Ping(99))
+
+
+def test_a_second_cancel_is_not_sent_and_a_second_goodbye_is_refused() -> None:
+    pair = live()
+    [channel] = opened(pair)
+    pair.host.send(Cancel(), channel)
+    pair.host.send(Cancel(), channel)
+    assert [received.message for received in pair.pass_on(pair.host)] == [Cancel()]
+    pair.agent.send(Goodbye("done"))
+    with pytest.raises(LocalProtocolError):
+        pair.agent.send(Goodbye("done"))
+    assert [received.message for received in pair.pass_on(pair.agent)] == [Goodbye("done")]
+
+
+@pytest.mark.parametrize("message", [Cancel(), Goodbye("")])
+def test_what_is_said_once_is_not_heard_twice(message: Message) -> None:
+    pair = live()
+    [channel] = opened(pair)
+    forger = Forger(pair.agent)
+    number = channel if isinstance(message, Cancel) else 0
+    pair.agent.receive(forger.frame(message, number))
+    with pytest.raises(RemoteProtocolError):
+        pair.agent.receive(forger.frame(message, number))
 
 
 def test_an_acceptor_hears_nothing_more_of_a_channel_that_it_has_ended() -> None:
