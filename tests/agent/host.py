@@ -1,19 +1,36 @@
-"""A small synchronous host's end of the stream, for driving one agent from a test."""
+"""A small host's end of the stream: drives one agent from a test, over any boundary."""
 
 from __future__ import annotations
 
-import os
-import select
-import time
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
+from dayfly.boundaries.base import Cell
 from dayfly.wire.connection import PROTOCOL, Connection
-from dayfly.wire.messages import HOST, Cancel, Data, Eof, Event, Fail, Finish, Hello, Message, Welcome
+from dayfly.wire.messages import (
+    HOST,
+    Cancel,
+    Data,
+    Eof,
+    Event,
+    Fail,
+    Finish,
+    Hello,
+    Message,
+    Quiesce,
+    Quiesced,
+    Welcome,
+)
+from dayfly.wire.operations import STDERR, STDIN, STDOUT
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds that anything may take before a test fails: far above what is measured, since the machine is shared."""
 
 CHUNK = 256 * 1024
+
+USER = {"uid": 1000, "gid": 1000, "home": "/home/user"}
+LIMITS = {"data": 960 << 20, "processes": 200, "open_files": 512, "file_size": 512 << 20}
 
 
 class Failed(AssertionError):
@@ -29,16 +46,16 @@ class Call:
     """One open channel and all that came on it."""
 
     def __init__(self, host: Host, number: int) -> None:
-        self.host = host
         self.number = number
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.streams: dict[int, bytearray] = {}
         self.ended: set[int] = set()
         self.value: dict[str, Any] | None = None
         self.failure: Failed | None = None
-        self.consuming = True  # False: keep the window shut after it filled
-        self.raised = False
+        self.reading = True  # False: let the window fill
         self.received = 0
+        self._host = host
+        self._unread: list[int] = []
 
     @property
     def done(self) -> bool:
@@ -46,78 +63,85 @@ class Call:
 
     @property
     def stdout(self) -> bytes:
-        return bytes(self.streams.get(1, b""))
+        return bytes(self.streams.get(STDOUT, b""))
 
     @property
     def stderr(self) -> bytes:
-        return bytes(self.streams.get(2, b""))
+        return bytes(self.streams.get(STDERR, b""))
 
-    def result(self) -> dict[str, Any]:
+    async def result(self) -> dict[str, Any]:
         """What the agent finished with. Raises ``Failed``."""
-        self.host.until(lambda: self.done)
+        await self._host.until(lambda: self.done)
         if self.failure:
             raise self.failure
         assert self.value is not None
         return self.value
 
-    def refusal(self) -> str:
+    async def refusal(self) -> str:
         """The code of the ``Fail`` that must come."""
-        self.host.until(lambda: self.done)
+        await self._host.until(lambda: self.done)
         assert self.failure, f"finished with {self.value}"
         return self.failure.code
 
-    def event(self, name: str) -> dict[str, Any]:
-        """Wait for an event of this name; returns the first one's fields."""
-        self.host.until(lambda: self.done or any(found == name for found, _ in self.events))
+    async def event(self, name: str, enough: Callable[[dict[str, Any]], bool] = lambda fields: True) -> dict[str, Any]:
+        """Wait for an event of this name; returns the fields of the first that is ``enough``."""
+
+        def found() -> list[dict[str, Any]]:
+            return [fields for known, fields in self.events if known == name and enough(fields)]
+
+        await self._host.until(lambda: self.done or bool(found()))
         if self.failure:
             raise self.failure
-        return next(fields for found, fields in self.events if found == name)
+        return found()[0]
 
-    def output(self, enough: bytes) -> bytes:
+    async def output(self, enough: bytes) -> bytes:
         """Wait until stdout contains ``enough``."""
-        self.host.until(lambda: self.done or enough in self.stdout)
-        assert enough in self.stdout, self.stdout
+        await self._host.until(lambda: self.done or enough in self.stdout)
+        assert enough in self.stdout, (self.stdout[-2000:], self.stderr[-2000:], self.value, self.failure)
         return self.stdout
 
-    def send(self, data: bytes, stream: int = 0) -> Call:
-        """All of it, as the window allows."""
+    async def send(self, data: bytes, stream: int = STDIN) -> Call:
+        """All of it, as the window allows, or until the channel is gone."""
         view = memoryview(data)
         while view and not self.done:
-            room = self.host.connection.sendable(self.number)
+            room = min(self._host.connection.sendable(self.number), CHUNK)
             if not room:
-                self.host.turn()
+                await self._host.turn()
                 continue
-            self.host.connection.send_data(self.number, stream, view[: min(room, CHUNK)])
-            view = view[min(room, CHUNK) :]
-            self.host.flush()
+            self._host.connection.send_data(self.number, stream, view[:room])
+            view = view[room:]
+            await self._host.flush()
         return self
 
-    def eof(self, stream: int = 0) -> Call:
+    async def eof(self, stream: int = STDIN) -> Call:
+        await self._say(Eof(stream))
+        return self
+
+    async def tell(self, name: str, **fields: Any) -> Call:
+        await self._say(Event(name, fields))
+        return self
+
+    async def cancel(self) -> Call:
+        await self._say(Cancel())
+        return self
+
+    async def read_on(self) -> None:
+        """Take what was left in the window, and all that follows."""
+        self.reading = True
+        unread, self._unread = self._unread, []
+        for size in unread:
+            self._host.connection.consume(self.number, size)
+        await self._host.flush()
+
+    async def _say(self, message: Message) -> None:
         if not self.done:
-            self._say(Eof(stream))
-        return self
+            self._host.connection.send(message, self.number)
+            await self._host.flush()
 
-    def tell(self, name: str, **fields: Any) -> Call:
-        self._say(Event(name, fields))
-        return self
-
-    def cancel(self) -> Call:
-        self._say(Cancel())
-        return self
-
-    def _say(self, message: Message) -> None:
-        self.host.connection.send(message, self.number)
-        self.host.flush()
-
-    def take(self, message: Message) -> None:
+    def take(self, message: Message, cost: int) -> None:
         if isinstance(message, Data):
             self.streams.setdefault(message.stream, bytearray()).extend(message.data)
             self.received += len(message.data)
-            if self.received > CHUNK and not self.raised and self.consuming:
-                self.raised = True
-                self.host.connection.raise_window(self.number)
-            if self.consuming:
-                self.host.connection.consume(self.number, len(message.data))
         elif isinstance(message, Event):
             self.events.append((message.name, message.fields))
         elif isinstance(message, Eof):
@@ -126,89 +150,105 @@ class Call:
             self.value = message.value
         elif isinstance(message, Fail):
             self.failure = Failed(message.code, message.message)
+        if cost and self.reading:
+            self._host.connection.consume(self.number, cost)
+        elif cost:
+            self._unread.append(cost)
 
 
 class Host:
-    """Talks to one agent over two descriptors, which it owns."""
+    """One reader at a time: a test awaits one thing after the other."""
 
-    def __init__(self, read_fd: int, write_fd: int) -> None:
+    def __init__(self, cell: Cell) -> None:
+        self.cell = cell
         self.connection = Connection(HOST)
         self.welcome: Welcome | None = None
-        self._read_fd = read_fd
-        self._write_fd = write_fd
+        self.quiesced = False
         self._calls: dict[int, Call] = {}
-        self._unwritten: list[bytes | memoryview] = []
-        os.set_blocking(write_fd, False)
 
-    def hello(self, **options: Any) -> Welcome:
+    async def hello(self, **options: Any) -> Welcome:
         fields: dict[str, Any] = {"limits": {}, "env": {}, "user": None, "prestart": [], **options}
         self.connection.send(Hello(PROTOCOL, "nonce", fields))
-        self.flush()
-        self.until(lambda: self.welcome is not None)
+        await self.flush()
+        await self.until(lambda: self.welcome is not None)
         assert self.welcome is not None
         return self.welcome
 
-    def open(self, op: str, **params: Any) -> Call:
+    async def open(self, op: str, **params: Any) -> Call:
         number = self.connection.open(op, params)
         call = self._calls[number] = Call(self, number)
-        self.flush()
+        await self.flush()
         return call
 
-    def run(self, *argv: str, **changes: Any) -> Call:
+    async def ask(self, op: str, **params: Any) -> dict[str, Any]:
+        """Open, and wait for the value. Raises ``Failed``."""
+        return await (await self.open(op, **params)).result()
+
+    async def run(self, *argv: str, **changes: Any) -> Call:
         """``process.start`` with what most tests want."""
         params: dict[str, Any] = {
-            "argv": list(argv), "env": {}, "cwd": "/", "pty": None, "stdin": False, "output": 1 << 22,
+            "argv": list(argv), "env": {}, "cwd": "", "pty": None, "stdin": False, "output": 1 << 22,
             "cpu_seconds": 60, "detached": False,
         }  # fmt: skip
-        return self.open("process.start", **{**params, **changes})
+        return await self.open("process.start", **{**params, **changes})
 
-    def shell(self, line: str, **changes: Any) -> Call:
-        return self.run("/bin/bash", "-c", line, **changes)
+    async def shell(self, line: str, **changes: Any) -> Call:
+        return await self.run("/bin/bash", "-c", line, **changes)
 
-    def until(self, condition: Any, patience: float = PATIENCE) -> None:
+    async def out(self, line: str) -> bytes:
+        """stdout of a shell line that must succeed."""
+        call = await self.shell(line)
+        value = await call.result()
+        assert value["exit_code"] == 0, (value, call.stderr)
+        return call.stdout
+
+    async def python(self, code: str, **changes: Any) -> Call:
+        return await self.run("/usr/bin/python3", "-c", code, **changes)
+
+    async def write(
+        self, path: str, data: bytes, how: str = "replace", mode: int = 0o644, parents: bool = True
+    ) -> Call:
+        call = await self.open("file.write", path=path, how=how, mode=mode, parents=parents)
+        await call.send(data)
+        return await call.eof()
+
+    async def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        call = await self.open("file.read", path=path, offset=offset, length=length)
+        await call.result()
+        return call.stdout
+
+    async def quiesce(self) -> None:
+        self.connection.send(Quiesce())
+        await self.flush()
+        await self.until(lambda: self.quiesced)
+
+    async def resume(self) -> None:
+        self.connection.resume()
+        await self.flush()
+
+    async def until(self, condition: Callable[[], bool], patience: float = PATIENCE) -> None:
         """Serve the stream until ``condition()``; raises ``TimeoutError``."""
-        deadline = time.monotonic() + patience
-        while not condition():
-            self.turn(deadline)
+        async with asyncio.timeout(patience):
+            while not condition():
+                await self.turn()
 
-    def turn(self, deadline: float | None = None) -> None:
-        """Wait for the stream and serve it once."""
-        left = max(0.0, (deadline or time.monotonic() + PATIENCE) - time.monotonic())
-        writing = [self._write_fd] if self._unwritten or self.connection.has_output else []
-        readable, writable, _ = select.select([self._read_fd], writing, [], left)
-        if not readable and not writable:
-            raise TimeoutError("the agent said nothing in time")
-        if readable:
-            data = os.read(self._read_fd, 1 << 20)
-            if not data:
-                raise EOFError("the agent closed the stream")
-            for received in self.connection.receive(data):
-                self._dispatch(received.channel, received.message)
-                if isinstance(received.message, Event):
-                    self.connection.consume(received.channel, received.cost)
-        self.flush()
+    async def turn(self) -> None:
+        """Wait for the stream and serve it once. Raises ``EOFError``."""
+        data = await self.cell.stream.read(1 << 20)
+        if not data:
+            raise EOFError("the agent closed the stream")
+        for received in self.connection.receive(data):
+            self._dispatch(received.channel, received.message, received.cost)
+        await self.flush()
 
-    def _dispatch(self, number: int, message: Message) -> None:
+    def _dispatch(self, number: int, message: Message, cost: int) -> None:
         if isinstance(message, Welcome):
             self.welcome = message
+        elif isinstance(message, Quiesced):
+            self.quiesced = True
         elif number in self._calls:
-            self._calls[number].take(message)
+            self._calls[number].take(message, cost)
 
-    def flush(self) -> None:
-        waiting = self._unwritten
-        try:
-            while waiting or self.connection.has_output:
-                if not waiting:
-                    waiting.extend(self.connection.take_output())
-                size = os.writev(self._write_fd, waiting[:512])
-                while waiting and size >= len(waiting[0]):
-                    size -= len(waiting.pop(0))
-                if size:
-                    waiting[0] = memoryview(waiting[0])[size:]
-        except BlockingIOError:
-            return
-
-    def close(self) -> None:
-        """The host goes away."""
-        for fd in {self._read_fd, self._write_fd}:
-            os.close(fd)
+    async def flush(self) -> None:
+        while self.connection.has_output:
+            await self.cell.stream.write(*self.connection.take_output())

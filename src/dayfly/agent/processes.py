@@ -233,6 +233,7 @@ class Command(Sink):
     def resize(self, rows: int, cols: int) -> None:
         if self._terminal >= 0 and self._sources:
             pty.resize(self._terminal, rows, cols)
+            send_signal(-(pty.foreground(self._terminal) or self.pid), signal.SIGWINCH)  # gVisor of 2024 does not
 
     def stop(self, grace: float) -> None:
         """SIGTERM to the group, and after ``grace`` seconds SIGKILL to everything that belongs to the command."""

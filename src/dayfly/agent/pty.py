@@ -43,8 +43,15 @@ def _hand_over(fd: int, user: User) -> None:
 
 
 def resize(fd: int, rows: int, cols: int) -> None:
-    """The foreground group gets SIGWINCH."""
     fcntl.ioctl(fd, TIOCSWINSZ, pack("HHHH", rows, cols, 0, 0))
+
+
+def foreground(fd: int) -> int:
+    """The group in the terminal's foreground; 0 if there is none."""
+    try:
+        return os.tcgetpgrp(fd)
+    except OSError:  # no process has it as its controlling terminal (any more)
+        return 0
 
 
 def type_end(fd: int) -> None:

@@ -1,0 +1,126 @@
+"""Agents to talk to: in real gVisor (each runsc of this machine) and, for what is the same everywhere, in a plain process."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from dayfly.agent_bundle import agent_for
+from dayfly.boundaries.base import Boundary
+from dayfly.boundaries.fake import FakeBoundary
+from dayfly.boundaries.gvisor import GvisorBoundary
+from dayfly.errors import ImageNotFound
+from dayfly.images import Store, build, load_recipe
+from dayfly.limits import Limits
+from dayfly.paths import Paths
+from dayfly.runtime import find_runsc
+from dayfly.spec import Image, SandboxSpec
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from host import LIMITS, USER, Host
+
+RECIPES = Path(__file__).parent.parent / "recipes"
+
+OpenRoom = Callable[..., Awaitable[Host]]
+
+
+def runscs() -> list[str]:
+    """The runsc of this machine, and those that ``DAYFLY_RUNSC_ALSO`` names (separated by colons)."""
+    also = os.environ.get("DAYFLY_RUNSC_ALSO", "")
+    return ["", *(path for path in also.split(":") if path)]
+
+
+def image(name: str) -> Image:
+    """A built image; one of the tests' own recipes is built if it is not there."""
+    try:
+        return Store().resolve(name)
+    except ImageNotFound:
+        return build(load_recipe(RECIPES / f"{name}.toml"))
+
+
+@pytest.fixture(scope="session")
+def agents() -> Iterator[Path]:
+    """A directory for bundles."""
+    directory = Path(tempfile.mkdtemp(prefix="dfa"))
+    directory.chmod(0o755)
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="module", params=runscs(), ids=lambda path: Path(path).name or "runsc")
+def gvisor(request: pytest.FixtureRequest) -> Iterator[GvisorBoundary]:
+    """gVisor with each runsc in turn. A missing one fails."""
+    data = Path(tempfile.mkdtemp(prefix="dft"))  # short: sockets lie in it
+    data.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DAYFLY_RUNSC", request.param or str(find_runsc().path))
+        yield GvisorBoundary(Paths(data, data / "run"))
+    shutil.rmtree(data)
+
+
+@asynccontextmanager
+async def open_room(boundary: Boundary, agents: Path, name: str = "", **options: Any) -> AsyncIterator[Host]:
+    """A cell with the real agent, which has been greeted. Image ``name`` (``python``), or this machine for the fake."""
+    fake = isinstance(boundary, FakeBoundary)
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    chosen = Image("here", "sha256:0", os.uname().machine, Path("/"), python_version=version) if fake else image(name)
+    spec = SandboxSpec(secrets.token_hex(16), chosen, options.pop("caps", Limits()), agent_for(chosen, agents))
+    cell = await boundary.open(spec)
+    try:
+        host = Host(cell)
+        await host.hello(**{"user": None if fake else USER, "limits": LIMITS, **options})
+        yield host
+    finally:
+        await cell.kill()
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def shared(gvisor: GvisorBoundary, agents: Path) -> AsyncIterator[Host]:
+    """One sandbox for the whole module: for what leaves it as it was."""
+    async with open_room(gvisor, agents, "python") as host:
+        yield host
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def room(gvisor: GvisorBoundary, agents: Path) -> AsyncIterator[Host]:
+    """A sandbox of the test's own."""
+    async with open_room(gvisor, agents, "python") as host:
+        yield host
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def rooms(gvisor: GvisorBoundary, agents: Path) -> AsyncIterator[OpenRoom]:
+    """Sandboxes of the test's own, with options of Hello."""
+    async with AsyncExitStack() as stack:
+
+        async def make(name: str = "python", **options: Any) -> Host:
+            return await stack.enter_async_context(open_room(gvisor, agents, name, **options))
+
+        yield make
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module", params=["fake", "gvisor"])
+async def inside(
+    request: pytest.FixtureRequest, agents: Path, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Host]:
+    """The same agent as a plain process of this user and as pid 1 of a sandbox, for what must be the same in both.
+
+    Only for tests whose every command is harmless: the fake boundary separates nothing.
+    """
+    if request.param == "fake":
+        boundary: Boundary = FakeBoundary(trusted_code=True, directory=tmp_path_factory.mktemp("fake"))
+    else:
+        boundary = GvisorBoundary()
+    async with open_room(boundary, agents, "python") as host:
+        yield host
