@@ -181,6 +181,18 @@ def test_a_window_raised_before_the_greeting_is_over_counts_after_it() -> None:
     assert pair.host._channels.get(channel).credit == flow.BULK_WINDOW
 
 
+def test_no_data_is_added_to_what_calls_have_filled() -> None:
+    pair = live()
+    asked = [pair.agent.open("port.connect", {}) for _ in range(flow.MAX_CHANNELS)]
+    [channel] = opened(pair)
+    while asked:
+        pair.host.send(Finish({"x": "x" * 300_000}), asked.pop())
+    assert pair.host.held > flow.MAX_UNACKED_CALLS
+    assert pair.host.sendable(channel) == 0
+    pair.settle()
+    assert pair.host.sendable(channel) > 0
+
+
 @pytest.mark.parametrize("size", [1, 100, MAX_PAYLOAD])
 def test_a_peer_that_acknowledges_nothing_makes_us_hold_so_much_and_no_more(size: int) -> None:
     """It grants the largest windows, reads nothing back, and the application would send for ever."""
@@ -206,6 +218,7 @@ def test_a_peer_that_acknowledges_nothing_makes_us_hold_so_much_and_no_more(size
         most.append(pair.host.held)
 
     until_refused(answer, RemoteProtocolError, "acknowledges nothing")
+    assert max(most) > flow.MAX_UNACKED_ALL
     assert max(most) <= MAX_HELD
     assert pair.host.state == "closed"
     assert pair.host.held == 0

@@ -59,6 +59,7 @@ class Channels:
         self._counts[channel.mine] -= 1
         self._pool.release(channel)
         if not channel.mine:
+            channel.forget()
             self._closed[number] = channel
             if len(self._closed) > MAX_CHANNELS:
                 del self._closed[next(iter(self._closed))]

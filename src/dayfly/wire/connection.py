@@ -56,7 +56,7 @@ from dayfly.wire.states import (
     START,
 )
 
-MAX_HELD = flow.MAX_UNACKED_ALL + 2 * MAX_PAYLOAD
+MAX_HELD = flow.MAX_UNACKED_ALL + 2 * (MAX_PAYLOAD + flow.FRAME_COST)
 """Bytes that a connection itself holds at most between two calls, whatever the peer does: what is kept for a resume, the
 last frame of it, and one incomplete frame. What was delivered and not consumed is the application's: at most
 ``flow.MAX_UNCONSUMED``."""
@@ -256,10 +256,11 @@ class Connection:
     def sendable(self, channel: int) -> int:
         """Bytes that ``send_data`` takes now on this channel (0: ask again after any ``receive``)."""
         state = self._channels.get(channel)
-        if state is None or not self._may_send:
+        unacked = self._ledger.unacked
+        if state is None or not self._may_send or unacked >= flow.MAX_UNACKED_CALLS:
             return 0
-        unacked = max(flow.MAX_UNACKED - self._ledger.unacked, flow.FAIR_SHARE - state.unacked) - flow.FRAME_COST
-        return max(0, min(state.room, unacked, MAX_PAYLOAD))
+        share = max(flow.MAX_UNACKED - unacked, flow.FAIR_SHARE - state.unacked) - flow.FRAME_COST
+        return max(0, min(state.room, share, MAX_PAYLOAD))
 
     def send_data(self, channel: int, stream: int, data: bytes | bytearray | memoryview) -> None:
         """Queue bytes; at least one and at most ``sendable(channel)`` of them. Raises ``LocalProtocolError``."""
@@ -327,7 +328,8 @@ class Connection:
     def detach(self) -> None:
         """The stream is gone, or about to be replaced. What was not acknowledged will be sent again after ``resume``.
 
-        Nothing of the old stream may be given to ``receive`` afterwards. A quiesce under way is cancelled by it.
+        Nothing of the old stream may be given to ``receive`` afterwards, and nothing that was taken for it may be written to
+        the new one. A quiesce under way is cancelled.
         """
         if self.state not in RESUMABLE:
             raise LocalProtocolError(f"cannot be resumed from state {self.state}")

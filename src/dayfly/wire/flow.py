@@ -127,6 +127,11 @@ class Channel:
             self.begun -= self.frames.popleft()
             self.taken += FRAME_COST
 
+    def forget(self) -> None:
+        """The channel has ended: nothing will be consumed any more."""
+        self.frames.clear()
+        self.events.clear()
+
     def _forget_event(self, size: int) -> None:
         self.taken += FRAME_COST
         self.events[size] -= 1
