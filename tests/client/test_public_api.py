@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -63,3 +64,10 @@ def test_an_execution_shows_itself_in_one_bounded_line() -> None:
     assert "\n" not in shown
     assert "\x1b" not in shown
     assert "ok" in shown
+
+
+def test_the_documentation_names_every_method() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+    for shell in (dayfly.Files, dayfly.Commands, dayfly.Process, dayfly.Contexts, dayfly.Sandbox, dayfly.Port):
+        for method in {name for name in vars(shell) if not name.startswith("_")}:
+            assert re.search(rf"\b{method}\b", page), f"{shell.__name__}.{method}"

@@ -14,7 +14,18 @@ from pathlib import Path
 
 import pytest
 
-from dayfly import AsyncSandbox, Change, EndReason, FileKind, InputError, Outcome, Output, Sandbox, SandboxEnded, UnknownLanguage
+from dayfly import (
+    AsyncSandbox,
+    Change,
+    EndReason,
+    FileKind,
+    InputError,
+    Outcome,
+    Output,
+    Sandbox,
+    SandboxEnded,
+    UnknownLanguage,
+)
 
 pytestmark = pytest.mark.gvisor
 
@@ -44,7 +55,9 @@ def test_output_streams_while_the_code_runs(room: Sandbox) -> None:
         room.files.write("go", b"")
         go.set()
 
-    code = "import os, time\nprint('ready', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('done')"
+    code = (
+        "import os, time\nprint('ready', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('done')"
+    )
     assert room.run_code(code, on_stdout=on_stdout, timeout=20).ok
     assert go.is_set()
     assert "".join(seen) == "ready\ndone\n"
@@ -131,7 +144,10 @@ def test_files_are_written_read_listed_and_removed(room: Sandbox, tmp_path: Path
     assert b"".join(files.stream("d/a.txt", offset=1, length=3)) == b"ext"
     assert files.stat("d/a.txt").size == 5
     assert files.mkdir("d/sub")
-    assert [(info.name, info.kind) for info in files.list("d")] == [("a.txt", FileKind.FILE), ("sub", FileKind.DIRECTORY)]
+    assert [(info.name, info.kind) for info in files.list("d")] == [
+        ("a.txt", FileKind.FILE),
+        ("sub", FileKind.DIRECTORY),
+    ]
     files.rename("d/a.txt", "d/b.txt")
     assert not files.exists("d/a.txt")
     assert files.download("d/b.txt", tmp_path) == 5
