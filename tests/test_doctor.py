@@ -102,6 +102,19 @@ def test_a_probe_that_hangs_is_a_finding_and_the_others_are_told(monkeypatch: py
     assert found["runsc"].ok is True
 
 
+def test_a_data_directory_in_memory_is_noted() -> None:
+    """As /tmp is on Debian 13. /dev/shm is one everywhere."""
+    assert doctor._kind_of(Path("/dev/shm")) == "tmpfs"
+    assert doctor._kind_of(Path("/proc")) == "proc"
+    place = Path("/dev/shm/dayfly-of-nobody")
+    disk = named(examine(paths=Paths(place, place / "run")))["disk"]
+    assert disk.ok is not True
+    if disk.ok is None:  # else it is too small as well, which is worse and told instead
+        assert "which is memory" in disk.message
+        assert disk.remedy
+    assert not place.exists()
+
+
 def test_own_cgroups_are_read_for_both_versions() -> None:
     text = "9:name=systemd:/\n4:memory:/a/b\n1:cpu,cpuacct:/c\n0::/d:e\n"
     assert doctor._own_cgroups(text) == {

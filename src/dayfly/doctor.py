@@ -40,6 +40,7 @@ _NAMESPACE_SWITCHES = {
         "sysctl kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile for runsc and unshare",
     ),
 }
+_MEMORY_KINDS = frozenset({"tmpfs", "ramfs"})
 _TOOLS = {"apt-get": "apt", "dpkg-deb": "dpkg", "tar": "tar", "ldconfig": "libc-bin", "unshare": "util-linux"}
 
 
@@ -220,7 +221,21 @@ def _disk(paths: Paths) -> Finding:
     message = f"{free / GIB:.1f} GiB free in {place}"
     if free < _SPACE_WANTED:
         return Finding("disk", False, message, "free some space, or set DAYFLY_DATA to another disk")
+    if _kind_of(place) in _MEMORY_KINDS:
+        message += ", which is memory: so is what sandboxes write, and their memory limit ends them for it"
+        return Finding("disk", None, message, "set DAYFLY_DATA to a directory on a disk")
     return Finding("disk", True, message)
+
+
+def _kind_of(place: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -> str | None:
+    """The type of the file system in which ``place`` lies, or ``None``: some (btrfs) hide their device."""
+    device = place.stat().st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    for line in mountinfo.read_text("utf-8", "surrogateescape").splitlines():
+        left, _, right = line.partition(" - ")
+        if left.split()[2] == wanted:
+            return right.split()[0]
+    return None
 
 
 def _boundary(boundary: Boundary) -> Finding:

@@ -337,12 +337,12 @@ async def usage_is_sane_while_it_runs_and_after(subject: Subject) -> None:
     async with opened(subject) as (cell, echo):
         before = cell.usage()
         await echo.run(
-            "import time\nend = time.process_time() + 0.3\nsys.held = bytearray(b'x') * (32 << 20)\n"
-            "while time.process_time() < end: pass"
+            "sys.held = bytearray(b'x') * (32 << 20)\n"
+            "for _ in range(20_000_000): pass"  # work, not time: on a loaded host a guest's CPU clock runs ahead
         )
         after = cell.usage()
         if before.cpu_seconds is not None and after.cpu_seconds is not None:
-            assert after.cpu_seconds >= before.cpu_seconds + 0.2, (before, after)
+            assert after.cpu_seconds >= before.cpu_seconds + 0.1, (before, after)
         if before.memory is not None and after.memory is not None:
             assert 30 << 20 <= after.memory - before.memory <= 48 << 20, (before, after)
             assert after.memory_peak is None or after.memory_peak >= after.memory
