@@ -97,7 +97,7 @@ async def test_memory_inside_is_the_limit_and_not_the_hosts(gvisor: Subject) -> 
     assert line.split() == ["MemTotal:", str(300 * 1024), "kB"]
 
 
-async def test_the_agent_has_four_capabilities_and_what_it_starts_none(gvisor: Subject) -> None:
+async def test_the_agent_has_five_capabilities_and_what_it_starts_none(gvisor: Subject) -> None:
     code = """
 def caps(): return {l.split()[0]: l.split()[1] for l in open('/proc/self/status') if l.startswith('Cap')}
 reply(caps())
@@ -109,7 +109,7 @@ reply(os.read(read, 100).decode())
 """
     async with room(gvisor) as (_, echo):
         agent, user = await echo.run(code)
-    wanted = sum(1 << bit for bit in (0, 5, 6, 7))  # CHOWN, KILL, SETGID, SETUID
+    wanted = sum(1 << bit for bit in (0, 5, 6, 7, 24))  # CHOWN, KILL, SETGID, SETUID, SYS_RESOURCE
     assert {int(agent[kind], 16) for kind in ("CapPrm:", "CapEff:", "CapBnd:")} == {wanted}
     assert int(agent["CapInh:"], 16) == 0
     assert int(user, 16) == 0

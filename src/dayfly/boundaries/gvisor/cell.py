@@ -8,7 +8,7 @@ from typing import Any
 from dayfly.boundaries.base import CellEnd
 from dayfly.boundaries.gvisor.ending import natural_end
 from dayfly.boundaries.gvisor.footprint import Footprint
-from dayfly.boundaries.gvisor.guard import Caps, exceeded, next_look
+from dayfly.boundaries.gvisor.guard import SHORTEST, Caps, exceeded, next_look
 from dayfly.boundaries.gvisor.meter import Meter, Sample, SentryGone
 from dayfly.boundaries.gvisor.start import Started
 from dayfly.boundaries.gvisor.watcher import watch
@@ -19,6 +19,9 @@ from dayfly.boundaries.stderr import last_words
 from dayfly.spec import EndReason, LimitReport, SandboxSpec, Usage
 
 __all__ = ["GvisorCell"]
+
+ENDING_LOOKS = 20
+"""Looks in a row, a second in all, at which a cell may be unreadable. Ending takes some milliseconds."""
 
 
 class GvisorCell:
@@ -41,6 +44,7 @@ class GvisorCell:
         self._explanation = explanation
         self._sample = Sample(0, 0, 0.0)
         self._peak = 0
+        self._unreadable = 0
         self._life = CellLife(_Body(started.footprint, meter, caps.memory), started.stream)
         watch(self._look)
 
@@ -84,13 +88,22 @@ class GvisorCell:
             sample = self._measure()
         except SentryGone:
             return None
-        except OSError as error:  # fail closed: limits that cannot be read are not kept
-            self._life.end(EndReason.BOUNDARY_LOST, f"its usage can no longer be read: {error.strerror}")
-            return None
+        except OSError as error:
+            return self._unread(error)
+        self._unreadable = 0
         excess = exceeded(sample, self._caps)
         if excess is None:
             return next_look(sample, self._caps)
         self._life.end(*excess)
+        return None
+
+    def _unread(self, error: OSError) -> float | None:
+        """A process that is just ending may not be read any more. One that goes on is ended: limits that cannot be read
+        are not kept."""
+        self._unreadable += 1
+        if self._unreadable <= ENDING_LOOKS:
+            return SHORTEST
+        self._life.end(EndReason.BOUNDARY_LOST, f"its usage can no longer be read: {error.strerror}")
         return None
 
     def _measure(self) -> Sample:

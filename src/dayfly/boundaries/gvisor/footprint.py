@@ -80,7 +80,6 @@ class Footprint:
             if self._cleared or os.getpid() != self._owner:
                 return
             self._cleared = True
-            _live.discard(self)
             if self.child is not None and self.sentry is None and self._code is None:
                 self._family = _identities(children(self.child.pid))
             self.strike()
@@ -94,6 +93,7 @@ class Footprint:
                     self.cgroup.remove(GONE_SECONDS)
             finally:
                 self.directory.remove()
+                _live.discard(self)  # only now: at interpreter exit, another thread's clearing is waited for
 
     def _wait_for_stragglers(self) -> None:
         """What runs guest code ends a moment after the sentry."""

@@ -12,7 +12,7 @@ from dayfly.boundaries.gvisor.meter import Sample
 from dayfly.limits import GIB, MIB, Limits
 from dayfly.spec import EndReason
 
-__all__ = ["Caps", "exceeded", "next_look"]
+__all__ = ["SHORTEST", "Caps", "exceeded", "next_look"]
 
 SHORTEST = 0.05
 """Seconds between looks at a cell near a limit."""
