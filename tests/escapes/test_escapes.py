@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from host import Bait, bait
+from baiting import Bait, bait
 from unwalled import Missing, run
 
 from dayfly import Sandbox

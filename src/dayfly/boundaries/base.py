@@ -40,6 +40,7 @@ class Guarantees:
     separate_user: bool  # code inside runs as another host uid than dayfly, or in an own user namespace
     dies_with_host_process: bool
     limits: Mapping[str, Enforcement]
+    freeze: bool = False  # ``Cell.freeze`` really stops the cell
     snapshot: bool = False
     trusted_for: str = "untrusted code"  # or "nothing": a fake, a plain process
 
@@ -96,6 +97,17 @@ class Cell(Protocol):
 
     async def close(self, grace: float) -> CellEnd:
         """Close the stream, give the agent ``grace`` seconds to leave by itself, then ``kill``. Same postcondition."""
+        ...
+
+    def freeze(self) -> None:
+        """Stop everything inside where it is: no CPU is used until ``thaw``. Idempotent; nothing where it is not offered.
+
+        A frozen cell can be killed; to let it leave by itself, thaw it first.
+        """
+        ...
+
+    def thaw(self) -> None:
+        """Continue after ``freeze``. Idempotent."""
         ...
 
     def usage(self) -> Usage:

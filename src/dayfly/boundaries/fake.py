@@ -144,6 +144,12 @@ class FakeCell:
     async def close(self, grace: float) -> CellEnd:
         return await self._life.close(grace)
 
+    def freeze(self) -> None:
+        """Not offered: ``guarantees.freeze`` is false."""
+
+    def thaw(self) -> None:
+        """See ``freeze``."""
+
     def usage(self) -> Usage:
         return self._body.usage()
 

@@ -28,6 +28,10 @@ OPEN_SECONDS = 30.0
 CLOSE_GRACE_SECONDS = 0.5
 """From end of file on the stream to SIGKILL. The agent leaves within some 10 ms."""
 
+FREEZE_SECONDS = 3.0
+"""Until a sandbox that nobody has used yet is frozen: its first kernel has started by then, and nothing runs in it. One
+that was used is left alone, since code may have left threads or servers that are meant to go on."""
+
 STARVED_SHARE = 0.5
 """A cell that used more than this share of its CPUs since the agent was last heard may have starved the agent."""
 
@@ -57,6 +61,7 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls):
         self._reports = (*cell.limits, *_host_reports(spec))
         self._inside = Inside(self._link, spec.limits, self._reports, self)
         self._look = asyncio.Event()
+        self._spare: asyncio.TimerHandle | None = None
         self._tasks = [asyncio.ensure_future(self._watch_cell()), asyncio.ensure_future(self._keep_time())]
         self._killing: asyncio.Task[CellEnd] | None = None
 
@@ -76,6 +81,7 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls):
         except BaseException:
             await asyncio.shield(asyncio.ensure_future(life.kill(EndReason.CRASHED, "it did not start")))
             raise
+        life._spare = asyncio.get_running_loop().call_later(FREEZE_SECONDS, cell.freeze)
         return life
 
     async def _greet(self, spec: SandboxSpec, separate: bool, env: Mapping[str, str], prestart: Sequence[str]) -> None:
@@ -134,6 +140,7 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls):
 
     async def _stop(self) -> CellEnd:
         self._end = self._end or CellEnd(EndReason.STOPPED)
+        self._wake_up()
         await self._link.close()
         return await self._cell.close(CLOSE_GRACE_SECONDS)
 
@@ -169,13 +176,23 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls):
         end = await self._cell.wait()
         if self._end is None:
             self._end = end
+        if self._spare is not None:
+            self._spare.cancel()
         await self._link.close()
         self._gone.set()
         self._look.set()
 
     # --- time -----------------------------------------------------------------------------------------------------
 
+    def _wake_up(self) -> None:
+        """It is no unused spare any more."""
+        if self._spare is not None:
+            self._spare.cancel()
+            self._spare = None
+            self._cell.thaw()
+
     def call_begins(self) -> None:
+        self._wake_up()
         self._deadlines.calls += 1
         if self._deadlines.calls == 1:
             self._deadlines.last_call = asyncio.get_running_loop().time()

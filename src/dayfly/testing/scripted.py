@@ -152,6 +152,7 @@ class ScriptedCell:
         self.stream = stream
         self.agent = agent
         self.cpu_seconds = 0.0
+        self.frozen = False
         self.kills: list[tuple[EndReason, str]] = []
         self._end: CellEnd | None = None
         self._gone = asyncio.Event()
@@ -183,6 +184,12 @@ class ScriptedCell:
         self.stream.close()
         return await self.kill()
 
+    def freeze(self) -> None:
+        self.frozen = True
+
+    def thaw(self) -> None:
+        self.frozen = False
+
     def usage(self) -> Usage:
         return Usage(cpu_seconds=self.cpu_seconds)
 
@@ -200,6 +207,7 @@ class ScriptedBoundary:
         read_only_mounts=False,
         separate_user=False,
         dies_with_host_process=True,
+        freeze=True,
         limits={},
         trusted_for="nothing",
     )

@@ -66,6 +66,7 @@ class GvisorBoundary:
             read_only_mounts=True,
             separate_user=True,
             dies_with_host_process=True,
+            freeze=True,
             limits={limit.name: limit.enforcement for limit in reports},
         )
 

@@ -8,6 +8,7 @@ from typing import Any
 from dayfly.boundaries.base import CellEnd
 from dayfly.boundaries.gvisor.ending import natural_end
 from dayfly.boundaries.gvisor.footprint import Footprint
+from dayfly.boundaries.gvisor.freezer import Freezer
 from dayfly.boundaries.gvisor.guard import SHORTEST, Caps, exceeded, next_look
 from dayfly.boundaries.gvisor.meter import Meter, Sample, SentryGone
 from dayfly.boundaries.gvisor.start import Started
@@ -45,7 +46,8 @@ class GvisorCell:
         self._sample = Sample(0, 0, 0.0)
         self._peak = 0
         self._unreadable = 0
-        self._life = CellLife(_Body(started.footprint, meter, caps.memory), started.stream)
+        self._freezer = Freezer(meter.sentry)
+        self._life = CellLife(_Body(started.footprint, meter, self._freezer, caps.memory), started.stream)
         watch(self._look)
 
     def __repr__(self) -> str:
@@ -74,6 +76,12 @@ class GvisorCell:
 
     async def close(self, grace: float) -> CellEnd:
         return await self._life.close(grace)
+
+    def freeze(self) -> None:
+        self._freezer.freeze()
+
+    def thaw(self) -> None:
+        self._freezer.thaw()
 
     def usage(self) -> Usage:
         try:
@@ -115,10 +123,11 @@ class GvisorCell:
 class _Body:
     """A footprint that is being measured, for ``CellLife``."""
 
-    def __init__(self, footprint: Footprint, meter: Meter, memory_cap: int) -> None:
+    def __init__(self, footprint: Footprint, meter: Meter, freezer: Freezer, memory_cap: int) -> None:
         assert footprint.child is not None
         self._footprint = footprint
         self._meter = meter
+        self._freezer = freezer
         self._memory_cap = memory_cap
         self._child = footprint.child
 
@@ -134,5 +143,6 @@ class _Body:
         return natural_end(code, counters, self._memory_cap, last_words(said))
 
     def clear(self) -> None:
+        self._freezer.close()
         self._meter.close()
         self._footprint.clear()
