@@ -19,7 +19,7 @@ from dayfly.paths import default_paths
 @pytest.fixture
 def data() -> Iterator[Path]:
     """This user's runsc and images, and nobody else's cells. Nothing may be left in it."""
-    own = Path(tempfile.mkdtemp(prefix="dayfly-", dir="/tmp"))  # short: sockets live below it
+    own = Path(tempfile.mkdtemp(prefix="dayfly-", dir="/var/tmp"))  # short: sockets live below it; on disk
     own.chmod(0o755)
     for shared in (default_paths().bin, default_paths().images):
         (own / shared.name).symlink_to(shared)
