@@ -171,7 +171,7 @@ def test_ctrl_c_at_any_moment_of_the_start_leaves_nothing(
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(delay)
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) in (130, -signal.SIGINT)  # the latter while Python itself starts
+        assert process.wait(20) in (130, -signal.SIGINT, 1)  # the latter two while Python itself starts
     assert leftovers(data) == []
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+
 __all__ = ["main"]
 
 
 def main() -> None:
     """Run the command line with ``sys.argv`` and exit with one of ``dayfly.cli.endings.Ending``."""
-    from dayfly.cli.app import app
+    try:
+        from dayfly.cli.app import app
 
-    app(prog_name="dayfly")
+        app(prog_name="dayfly")
+    except KeyboardInterrupt:  # while this was still being imported; the commands have their own guard
+        sys.stderr.write("dayfly: interrupted\n")
+        sys.exit(130)
