@@ -250,6 +250,18 @@ def test_acknowledgements_come_by_themselves_when_there_is_nothing_else_to_say()
     assert not pair.agent.has_output
 
 
+def test_much_data_is_acknowledged_before_anybody_consumes_it() -> None:
+    pair = live()
+    [channel] = opened(pair)
+    pair.agent.raise_window(channel)
+    pair.settle()
+    for _ in range(8):
+        pair.host.send_data(channel, 0, bytes(flow.ACK_BYTES // 4))
+        pair.pass_on(pair.host)
+        assert pair.pass_on(pair.agent) == []
+        assert pair.host.held < flow.ACK_BYTES + 4 * flow.FRAME_COST
+
+
 def test_acknowledgements_do_not_pile_up_while_the_peer_does_not_read() -> None:
     pair = live()
     for channel in opened(pair, flow.MAX_CHANNELS):
