@@ -52,6 +52,7 @@ format: $(VENV)/.developer
 	@$(BIN)/ruff format
 
 bench: $(VENV)/.developer
+	@$(PIP) install --group bench
 	@$(BIN)/dayfly setup --image data --image python
 	@$(BIN)/python -m bench
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import posixpath
 import signal as signals
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Protocol
@@ -214,7 +215,7 @@ def _info(row: dict[str, Any]) -> ProcessInfo:
     return ProcessInfo(
         pid=int(row.get("pid") or 0),
         argv=tuple(map(str, argv)) if isinstance(argv, list) else (),
-        cwd=str(row.get("cwd", "")),
+        cwd=posixpath.normpath(str(row.get("cwd", ""))),
         running=row.get("running") is True,
         pty=row.get("pty") is True,
         exit_code=row.get("exit_code"),
