@@ -24,6 +24,7 @@ __dayfly_interrupt() {
 
 # Inside of the cell, at any depth: return. In the loop below: go on.
 __dayfly_unwind() {
+  local IFS=' '
   [[ " ${BASH_SOURCE[*]} " != *" $__dayfly_cell "* ]] || builtin return 2
 }
 
@@ -35,7 +36,7 @@ __dayfly_complaint() {
   builtin return 0
 }
 
-builtin exec {__dayfly_out}>&1 {__dayfly_err}>&2
+exec {__dayfly_out}>&1 {__dayfly_err}>&2
 builtin trap __dayfly_interrupt INT
 builtin printf 'ready\0' >&"$__dayfly_fd"
 while __dayfly_next; do
@@ -43,11 +44,12 @@ while __dayfly_next; do
   builtin . "$__dayfly_cell"
   __dayfly_status=$?
   # What would break the next cell, or this loop, is as it was. Not in a function: that would keep its own DEBUG trap.
+  # (And exec without `builtin`, which would undo its redirections.)
   builtin trap - DEBUG RETURN ERR
   builtin trap __dayfly_interrupt INT
   builtin shopt -u extdebug
   builtin set +eunvxT
-  builtin exec </dev/null 1>&"$__dayfly_out" 2>&"$__dayfly_err"
+  exec </dev/null 1>&"$__dayfly_out" 2>&"$__dayfly_err"
   __dayfly_complaint "$__dayfly_status"
   builtin printf '%s\0' "$__dayfly_run $__dayfly_status $__dayfly_interrupted $__dayfly_error" >&"$__dayfly_fd"
 done

@@ -118,7 +118,9 @@ class Execution(Task):
 
     def discard(self) -> None:
         """The host is slow and the kernel is to end: what does not fit now is dropped, so that nobody waits for room."""
-        if not self.channel.room():
+        if not self._over and not self.channel.room():
+            self._dropped += sum(map(len, self._results))
+            self._results = []
             self._left = 0
             self._roomy()
 
