@@ -219,6 +219,17 @@ async def test_a_mount_that_only_its_owner_may_read_is_refused_to_another_user(g
     assert gvisor.traces() == []
 
 
+async def test_places_that_the_cells_user_cannot_reach_are_refused(gvisor: Subject, data: Path) -> None:
+    data.chmod(0o700)
+    if not ROOT:
+        await (await gvisor.boundary.open(gvisor.make_spec())).kill()  # it is the same host user
+        return
+    with pytest.raises(HostError) as refused:
+        await gvisor.boundary.open(gvisor.make_spec())
+    assert str(data) in str(refused.value)
+    assert refused.value.remedy
+
+
 async def test_a_target_below_a_file_is_refused(gvisor: Subject, shared: Path) -> None:
     with pytest.raises(InputError, match="below a file"):
         await gvisor.boundary.open(gvisor.make_spec(mounts=(Mount(shared, "/etc/passwd/x"),)))

@@ -185,6 +185,19 @@ def test_a_process_is_never_mistaken_for_a_later_one_with_its_number(sleeper: Ch
     assert wait_gone([sleeper.pid], 5)
 
 
+def test_a_thread_with_the_number_of_a_former_process_is_no_process() -> None:
+    numbers: list[int] = []
+    stop = threading.Event()
+    thread = threading.Thread(target=lambda: (numbers.append(threading.get_native_id()), stop.wait()))
+    thread.start()
+    while not numbers:
+        thread.join(0)
+    signal_process(numbers[0], 1, signal.SIGKILL)
+    assert wait_gone(numbers, 0)
+    stop.set()
+    thread.join()
+
+
 def test_a_child_is_bound_to_its_cpus_and_the_spawner_is_not() -> None:
     read, write = os.pipe()
     everywhere = os.sched_getaffinity(0)

@@ -7,6 +7,7 @@ thread, which ends with the dayfly process and takes them along, however that en
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import queue
 import select
@@ -131,10 +132,19 @@ def wait_gone(pids: Iterable[int], seconds: float) -> bool:
     return all(_gone(pid, seconds) for pid in pids)
 
 
-def _gone(pid: int, seconds: float) -> bool:
+def _open_process(pid: int) -> int | None:
+    """A descriptor of the process; ``None`` if there is none, or if the number is a mere thread's by now."""
     try:
-        pidfd = os.pidfd_open(pid)
-    except ProcessLookupError:
+        return os.pidfd_open(pid)
+    except OSError as error:
+        if error.errno in (errno.ESRCH, errno.EINVAL, errno.ENOENT):  # a thread: by the kernel's age
+            return None
+        raise
+
+
+def _gone(pid: int, seconds: float) -> bool:
+    pidfd = _open_process(pid)
+    if pidfd is None:
         return True
     try:
         return bool(_poll([pidfd], seconds))
@@ -144,13 +154,15 @@ def _gone(pid: int, seconds: float) -> bool:
 
 def signal_process(pid: int, started: int, number: signal.Signals) -> None:
     """Signal the process that had ``pid`` at its start ``started``; never another one that got the number later."""
-    with suppress(ProcessLookupError):
-        pidfd = os.pidfd_open(pid)
-        try:
-            if start_ticks(pid) == started:
+    pidfd = _open_process(pid)
+    if pidfd is None:
+        return
+    try:
+        if start_ticks(pid) == started:
+            with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(pidfd, number)
-        finally:
-            os.close(pidfd)
+    finally:
+        os.close(pidfd)
 
 
 def start_ticks(pid: int) -> int | None:

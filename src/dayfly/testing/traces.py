@@ -45,7 +45,7 @@ async def gone(processes: Iterable[Process], seconds: float) -> frozenset[Proces
 async def _ended(pid: int) -> None:
     try:
         pidfd = os.pidfd_open(pid)
-    except ProcessLookupError:
+    except OSError:  # there is none, or the number is a thread's by now
         return
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()

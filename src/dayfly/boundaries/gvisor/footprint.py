@@ -9,7 +9,7 @@ import atexit
 import os
 import signal
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from dayfly.boundaries import forks
 from dayfly.boundaries.gvisor import cpus
@@ -80,20 +80,24 @@ class Footprint:
             if self._cleared or os.getpid() != self._owner:
                 return
             self._cleared = True
-            if self.child is not None and self.sentry is None and self._code is None:
-                self._family = _identities(children(self.child.pid))
-            self.strike()
-            if self.child is not None and self.child.wait(GONE_SECONDS):
-                self.reap()
-            self._wait_for_stragglers()
-            self.stderr.close()
-            cpus.release(self.cpus)
-            try:
+            with ExitStack() as steps:  # last things first: whatever fails, the others are still done
+                steps.callback(
+                    _live.discard, self
+                )  # so late: at interpreter exit, another thread's clearing is awaited
+                steps.callback(self.directory.remove)
                 if self.cgroup is not None:
-                    self.cgroup.remove(GONE_SECONDS)
-            finally:
-                self.directory.remove()
-                _live.discard(self)  # only now: at interpreter exit, another thread's clearing is waited for
+                    steps.callback(self.cgroup.remove, GONE_SECONDS)
+                steps.callback(cpus.release, self.cpus)
+                steps.callback(self.stderr.close)
+                self._end_processes()
+
+    def _end_processes(self) -> None:
+        if self.child is not None and self.sentry is None and self._code is None:
+            self._family = _identities(children(self.child.pid))
+        self.strike()
+        if self.child is not None and self.child.wait(GONE_SECONDS):
+            self.reap()
+        self._wait_for_stragglers()
 
     def _wait_for_stragglers(self) -> None:
         """What runs guest code ends a moment after the sentry."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dayfly.boundaries.gvisor.skeleton import resolve
 from dayfly.errors import HostError, InputError
+from dayfly.paths import untraversable
 from dayfly.spec import SandboxSpec
 
 __all__ = ["CONTAINER", "Layout", "lay_out"]
@@ -86,6 +87,11 @@ def lay_out(cells: Path, spec: SandboxSpec, *, foreign: bool) -> Layout:
     layout = Layout(cell)
     if len(bytes(layout.root / f"runsc-{CONTAINER}.sock")) > _SOCKET_PATH_MAX:
         raise HostError(f"{cells} is too long a path for sockets", remedy="set DAYFLY_DATA to a shorter path")
+    if foreign and (barred := untraversable(cells)) is not None:
+        raise HostError(
+            f"sandboxes run as users of their own, and those cannot pass through {barred} to {cells}",
+            remedy=f"set DAYFLY_DATA to a directory that everybody can reach, or chmod o+x {barred}",
+        )
     if _OPTION_SYNTAX.search(f"{layout.skeleton}{spec.image.rootfs}"):
         raise HostError(f"{cells} has a comma, colon or backslash in it", remedy="set DAYFLY_DATA to a plainer path")
     _check("image", spec.image.rootfs, foreign=False)
