@@ -225,7 +225,7 @@ def test_nothing_can_grow_from_a_look_past_its_cap_by_more_than_one_shortest_pau
 
 def test_an_idle_cell_is_looked_at_rarely() -> None:
     caps = Caps.of(Limits(), memory_cap(Limits()), 1)
-    assert next_look(Sample(20 * MIB, 0, 1.0), caps) == LONGEST
+    assert next_look(Sample(20 * MIB, 0, 1.0), caps) > LONGEST / 2
 
 
 # --- ends -------------------------------------------------------------------------------------------------------------

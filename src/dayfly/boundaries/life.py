@@ -87,7 +87,10 @@ class CellLife:
         try:
             await self._body.process.ended()
             end = self._decided or self._body.natural_end()
-            await asyncio.to_thread(self._body.clear)
+            try:
+                await asyncio.to_thread(self._body.clear)
+            except OSError as error:  # the cell is gone all the same; ``sweep`` will try again
+                return CellEnd(end.reason, f"{end.detail}; not everything could be removed: {error}".lstrip("; "))
             return end
         except asyncio.CancelledError:  # the loop is shutting down: there will be no other moment
             self._stream.close()

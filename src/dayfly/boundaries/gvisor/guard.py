@@ -17,7 +17,7 @@ __all__ = ["SHORTEST", "Caps", "exceeded", "next_look"]
 SHORTEST = 0.05
 """Seconds between looks at a cell near a limit."""
 
-LONGEST = 0.5
+LONGEST = 1.0
 """Seconds between looks at any cell, which bounds how late an out-of-memory kill of only a part of it is noticed."""
 
 GROWTH = 2 * GIB

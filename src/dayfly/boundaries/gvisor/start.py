@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -161,13 +162,15 @@ def read_back(plan: Plan, footprint: Footprint, sentry: int) -> tuple[LimitRepor
     """Check that the running sentry is under the caps that were set. Raises ``LimitUnenforceable``, fails closed."""
     settings = enforcement.cgroup_settings(plan.spec.limits)
     try:
+        if not os.sched_getaffinity(sentry) <= footprint.cpus:
+            raise LimitUnenforceable("the sandbox's process may use other CPUs than those it was bound to")
         if footprint.cgroup is not None:
             if not footprint.cgroup.holds(sentry):
                 raise LimitUnenforceable("the sandbox's process is not in its cgroup")
             if wrong := footprint.cgroup.differing(settings):
                 raise LimitUnenforceable(f"cgroup values did not read back as set: {', '.join(wrong)}")
     except OSError as error:
-        raise LimitUnenforceable(f"the sandbox's cgroup cannot be read back: {error.strerror}") from error
+        raise LimitUnenforceable(f"the sandbox's limits cannot be read back: {error.strerror}") from error
     return plan.reports
 
 
