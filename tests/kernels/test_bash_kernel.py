@@ -32,7 +32,10 @@ async def test_state_persists(room: Room, first: str, then: str, printed: str) -
     await room.host.ask("context.remove", context="state")
 
 
-@pytest.mark.parametrize(("code", "exit_code"), [("true", 0), ("false", 1), ("(exit 42)", 42), ("return 7", 7), ("no-such-command", 127), ("true; false", 1)])
+@pytest.mark.parametrize(
+    ("code", "exit_code"),
+    [("true", 0), ("false", 1), ("(exit 42)", 42), ("return 7", 7), ("no-such-command", 127), ("true; false", 1)],
+)
 async def test_the_exit_code_is_the_last_commands_and_no_error(room: Room, code: str, exit_code: int) -> None:
     done = await bash(room, code)
     assert (done.status, done.fields["exit_code"], done.fields["error"]) == ("ok", exit_code, None)
@@ -48,7 +51,9 @@ async def test_exit_ends_the_kernel_and_the_next_run_starts_afresh(room: Room, c
     assert (await bash(room, "echo [$kept]", context="exiting")).stdout == "[]\n"
 
 
-@pytest.mark.parametrize("code", ["echo 'open", 'echo "open', "if true; then echo", "f() {", "echo $(", "case x in", ")"])
+@pytest.mark.parametrize(
+    "code", ["echo 'open", 'echo "open', "if true; then echo", "f() {", "echo $(", "case x in", ")"]
+)
 async def test_code_that_does_not_parse_is_an_error_and_not_a_hang(room: Room, code: str) -> None:
     done = await bash(room, code)
     assert (done.status, done.error["name"]) == ("error", "SyntaxError")
@@ -114,7 +119,9 @@ async def test_long_code_works(room: Room) -> None:
     assert (await bash(room, f"{lines}\necho $n")).stdout == "20000\n"
 
 
-@pytest.mark.parametrize("forgery", ["printf 'x\\0' >&$fd", "printf '7 0 0 \\0' >&$fd", "head -c 1000000 /dev/zero | tr '\\0' x >&$fd"])
+@pytest.mark.parametrize(
+    "forgery", ["printf 'x\\0' >&$fd", "printf '7 0 0 \\0' >&$fd", "head -c 1000000 /dev/zero | tr '\\0' x >&$fd"]
+)
 async def test_a_forged_record_costs_the_shell_and_nothing_else(room: Room, forgery: str) -> None:
     done = await bash(room, f"fd=$__dayfly_fd; {forgery}; sleep 30", context="forger")
     assert done.status == "died"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from conftest import OpenRoom
 from host import Failed
 from room import Room
 
+from conftest import OpenRoom
 from dayfly.agent.kernels.contexts import MAX_CONTEXTS, MAX_QUEUE
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="module")]
@@ -25,7 +25,9 @@ async def test_contexts_share_nothing(room: Room) -> None:
 
 
 async def test_runs_in_one_context_come_one_after_the_other(room: Room) -> None:
-    calls = [await room.start(f"import time; time.sleep(0.05); order = globals().get('order', []) + [{n}]") for n in range(4)]
+    calls = [
+        await room.start(f"import time; time.sleep(0.05); order = globals().get('order', []) + [{n}]") for n in range(4)
+    ]
     for call in calls:
         await room.end(call)
     assert await room.value("order") == "[0, 1, 2, 3]"
@@ -119,14 +121,16 @@ async def test_a_name_has_a_sensible_length(room: Room, name: str) -> None:
     assert await call.refusal() == "bad_request"
 
 
-async def test_a_kernel_that_cannot_start_is_a_refusal(rooms: OpenRoom) -> None:
-    full = await rooms("python39", limits={"processes": 1, "data": 1 << 30, "open_files": 64, "file_size": 1 << 30})
-    await full.run("import time", context="only")
-    done = await full.start("true", "bash", context="other")
-    try:
-        assert (await full.end(done)).status in ("ok", "died")
-    except Failed as failure:
-        assert failure.code == "cannot_start"
+async def test_a_kernel_that_cannot_start_is_a_refusal_and_the_others_go_on(rooms: OpenRoom) -> None:
+    room = await rooms("python39")
+    code = "import os\nos.mkdir('bin')\nopen('bin/bash', 'w').write('#!/no/such/program')\nos.chmod('bin/bash', 0o755)"
+    await room.run(code)
+    await room.host.ask("configure", env={"PATH": "/home/user/bin"}, limits={}, hostname=None)
+    for _ in range(2):
+        assert await (await room.start("true", "bash")).refusal() == "cannot_start"
+    call = await room.host.open("context.prepare", context="bash", language="bash")
+    assert await call.refusal() == "cannot_start"
+    assert await room.value("6 * 7") == "42"
 
 
 async def test_prestarted_kernels_take_an_environment_that_comes_later(rooms: OpenRoom) -> None:

@@ -63,7 +63,9 @@ async def test_an_object_that_lies_about_itself_is_shown_as_far_as_it_can_be(roo
 
 
 async def test_an_endless_nesting_is_left_out_of_a_bundle(room: Room) -> None:
-    done = await room.run("deep = []\ndeep.append(deep)\ndisplay({'application/json': deep, 'text/plain': 'p'}, raw=True)")
+    done = await room.run(
+        "deep = []\ndeep.append(deep)\ndisplay({'application/json': deep, 'text/plain': 'p'}, raw=True)"
+    )
     assert done.results == [({"text/plain": "p"}, False)]
 
 
@@ -93,12 +95,16 @@ async def test_an_enormous_error_is_cut(room: Room) -> None:
 
 
 async def test_a_metaclass_cannot_name_an_error(room: Room) -> None:
-    code = "class Meta(type):\n    __name__ = property(lambda cls: 5)\nclass E(Exception, metaclass=Meta): pass\nraise E"
+    code = (
+        "class Meta(type):\n    __name__ = property(lambda cls: 5)\nclass E(Exception, metaclass=Meta): pass\nraise E"
+    )
     assert (await room.run(code)).error["name"] == "E"
 
 
 async def test_both_sides_of_a_fork_in_a_cell_are_heard_and_one_answers(room: Room) -> None:
-    done = await room.run("import os, time\npid = os.fork()\nprint('child' if pid == 0 else 'parent')\nif pid: os.waitpid(pid, 0)")
+    done = await room.run(
+        "import os, time\npid = os.fork()\nprint('child' if pid == 0 else 'parent')\nif pid: os.waitpid(pid, 0)"
+    )
     assert sorted(done.stdout.split()) == ["child", "parent"]
     assert await room.value("6 * 7") == "42"
 
@@ -122,7 +128,11 @@ async def test_threads_print_on_between_runs_and_it_comes_with_the_next(room: Ro
         ("import os; os.kill(os.getpid(), 9)", None, 9),
         ("import os; os.abort()", None, 6),
         ("import os; os.execv('/bin/sh', ['sh', '-c', 'exit 5'])", 5, None),
-        ("import sys; sys.setrecursionlimit(10**9)\nclass A:\n    def __getattr__(self, n): return getattr(self, n)\nA().x", None, 11),
+        (
+            "import sys; sys.setrecursionlimit(10**9)\nclass A:\n    def __getattr__(self, n): return getattr(self, n)\nA().x",
+            None,
+            11,
+        ),
     ],
 )
 async def test_the_death_of_a_kernel_is_told_exactly_and_the_next_run_has_a_fresh_one(
@@ -154,11 +164,11 @@ FIND_CONTROL = (
         "frame('{}')",
         "frame('[]')",
         "frame('null')",
-        "frame('{\"done\": 999999, \"status\": \"ok\", \"error\": null, \"limit\": null, \"exit_code\": null}')",
-        "frame('{\"done\": true, \"status\": \"ok\", \"error\": null, \"limit\": null, \"exit_code\": null}')",
-        "frame('{\"done\": 1, \"status\": \"root\", \"error\": null, \"limit\": null, \"exit_code\": null}')",
-        "frame('{\"display\": {\"data\": {\"image/png\": \"not base64\"}, \"metadata\": {}, \"main\": true, \"omitted\": 0}}')",
-        "frame('{\"display\": {\"data\": {\"text/plain\": 5}, \"metadata\": {}, \"main\": true, \"omitted\": 0}}')",
+        'frame(\'{"done": 999999, "status": "ok", "error": null, "limit": null, "exit_code": null}\')',
+        'frame(\'{"done": true, "status": "ok", "error": null, "limit": null, "exit_code": null}\')',
+        'frame(\'{"done": 1, "status": "root", "error": null, "limit": null, "exit_code": null}\')',
+        'frame(\'{"display": {"data": {"image/png": "not base64"}, "metadata": {}, "main": true, "omitted": 0}}\')',
+        'frame(\'{"display": {"data": {"text/plain": 5}, "metadata": {}, "main": true, "omitted": 0}}\')',
         "frame('[' * 100000)",
         "frame('9' * 5000000)",
         "send(b'\\0\\0\\xff\\xff' + b'x' * 10)\nos.close(fd)\nimport time; time.sleep(30)",
@@ -175,7 +185,7 @@ async def test_a_forged_record_costs_the_forger_the_kernel_and_nobody_else_anyth
 
 async def test_a_forged_end_of_the_own_run_is_only_the_end_of_that_run(room: Room) -> None:
     code = FIND_CONTROL + (
-        "frame('{\"done\": %d, \"status\": \"ok\", \"error\": null, \"limit\": null, \"exit_code\": null}' % RUN)\n"
+        'frame(\'{"done": %d, "status": "ok", "error": null, "limit": null, "exit_code": null}\' % RUN)\n'
         "import time; time.sleep(0.3)"
     )
     await room.run("RUN = 2", context="early")

@@ -12,7 +12,9 @@ async def js(room: Room, code: str, context: str = "javascript") -> Done:
     return await room.run(code, "javascript", context=context)
 
 
-@pytest.mark.parametrize("declare", ["let x = 5", "const x = 5", "var x = 5", "x = 5", "const [x] = [5]", "const { x } = { x: 5 }"])
+@pytest.mark.parametrize(
+    "declare", ["let x = 5", "const x = 5", "var x = 5", "x = 5", "const [x] = [5]", "const { x } = { x: 5 }"]
+)
 async def test_declarations_persist_and_may_be_repeated(room: Room, declare: str) -> None:
     for _ in range(2):
         assert (await js(room, declare, context="names")).status == "ok"
@@ -99,7 +101,17 @@ async def test_an_error_is_name_value_and_the_users_own_frames(room: Room) -> No
     assert [line.strip().split(" (")[0] for line in lines[1:]] == ["at f", f"at cell-{done.count}:2:1"]
 
 
-@pytest.mark.parametrize(("code", "name"), [("if (", "SyntaxError"), ("x y", "SyntaxError"), ("nope", "ReferenceError"), ("throw { a: 1 }", "Uncaught"), ("await Promise.reject(new RangeError('r'))", "RangeError"), ("(async () => { throw new URIError('u') })()", "URIError")])
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("if (", "SyntaxError"),
+        ("x y", "SyntaxError"),
+        ("nope", "ReferenceError"),
+        ("throw { a: 1 }", "Uncaught"),
+        ("await Promise.reject(new RangeError('r'))", "RangeError"),
+        ("(async () => { throw new URIError('u') })()", "URIError"),
+    ],
+)
 async def test_whatever_is_thrown_is_an_error(room: Room, code: str, name: str) -> None:
     done = await js(room, code)
     assert (done.status, done.error["name"], done.fields["state_survived"]) == ("error", name, True)
@@ -110,8 +122,17 @@ async def test_a_syntax_error_tells_the_place(room: Room) -> None:
     assert f"cell-{done.count}:2:" in done.error["traceback"]
 
 
-@pytest.mark.parametrize(("code", "exit_code", "status"), [("process.exit()", 0, "ok"), ("process.exit(3)", 3, "error"), ("setTimeout(() => process.exit(4), 10); await new Promise(() => {})", 4, "error")])
-async def test_process_exit_ends_the_cell_and_not_the_kernel(room: Room, code: str, exit_code: int, status: str) -> None:
+@pytest.mark.parametrize(
+    ("code", "exit_code", "status"),
+    [
+        ("process.exit()", 0, "ok"),
+        ("process.exit(3)", 3, "error"),
+        ("setTimeout(() => process.exit(4), 10); await new Promise(() => {})", 4, "error"),
+    ],
+)
+async def test_process_exit_ends_the_cell_and_not_the_kernel(
+    room: Room, code: str, exit_code: int, status: str
+) -> None:
     await js(room, "globalThis.kept = 1")
     done = await js(room, code)
     assert (done.status, done.fields["exit_code"], done.fields["state_survived"]) == (status, exit_code, True)
@@ -125,7 +146,10 @@ async def test_errors_of_timers_do_not_end_the_kernel(room: Room) -> None:
 
 
 async def test_bundles_are_shown(room: Room) -> None:
-    done = await js(room, "display({ 'text/html': '<b>x</b>', 'image/png': Buffer.from('png'), 'application/json': { a: 1 } }); display([1])")
+    done = await js(
+        room,
+        "display({ 'text/html': '<b>x</b>', 'image/png': Buffer.from('png'), 'application/json': { a: 1 } }); display([1])",
+    )
     assert done.results == [
         ({"text/html": "<b>x</b>", "image/png": "cG5n", "application/json": {"a": 1}}, False),
         ({"text/plain": "[ 1 ]"}, False),
@@ -157,15 +181,30 @@ async def test_damage_stays_in_its_own_context(room: Room, damage: str) -> None:
     await room.host.ask("context.remove", context="damaged")
 
 
-@pytest.mark.parametrize("damage", ["process.stdout.write = () => true", "globalThis.console = undefined", "process.removeAllListeners()", "process.exit = undefined"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "process.stdout.write = () => true",
+        "globalThis.console = undefined",
+        "process.removeAllListeners()",
+        "process.exit = undefined",
+    ],
+)
 async def test_the_next_run_prints_and_can_be_interrupted_whatever_the_last_one_did(room: Room, damage: str) -> None:
     await js(room, damage, context="mended")
-    done = await room.interrupt("console.log('go'); await new Promise(() => {})", "javascript", context="mended", grace=5.0)
+    done = await room.interrupt(
+        "setTimeout(() => console.log('go'), 50); await new Promise(() => {})",
+        "javascript",
+        context="mended",
+        grace=5.0,
+    )
     assert (done.status, done.fields["state_survived"], done.stdout) == ("interrupted", True, "go\n")
     await room.host.ask("context.remove", context="mended")
 
 
-@pytest.mark.parametrize("code", ["new Uint8Array(2 ** 40)", "'x'.repeat(2 ** 29).repeat(8)", "Buffer.alloc(2 ** 33 * 1000)"])
+@pytest.mark.parametrize(
+    "code", ["new Uint8Array(2 ** 40)", "'x'.repeat(2 ** 29).repeat(8)", "Buffer.alloc(2 ** 33 * 1000)"]
+)
 async def test_an_allocation_that_cannot_be_is_an_error(room: Room, code: str) -> None:
     done = await js(room, code)
     assert (done.status, done.error["name"]) == ("error", "RangeError")

@@ -50,7 +50,11 @@ async def test_a_data_frame_is_text_and_html(room: Room) -> None:
         ("HTML('<b>x</b>')", "text/html", "<b>x</b>"),
         ("Markdown('# x')", "text/markdown", "# x"),
         ("Latex('$x$')", "text/latex", "$x$"),
-        ("SVG('<svg xmlns=\"http://www.w3.org/2000/svg\"/>')", "image/svg+xml", '<svg xmlns="http://www.w3.org/2000/svg"/>'),
+        (
+            "SVG('<svg xmlns=\"http://www.w3.org/2000/svg\"/>')",
+            "image/svg+xml",
+            '<svg xmlns="http://www.w3.org/2000/svg"/>',
+        ),
         ("Javascript('1')", "application/javascript", "1"),
         ("JSON({'a': [1]})", "application/json", {"a": [1]}),
         ("Image(data=b'\\x89PNG', format='png')", "image/png", "iVBORw=="),

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from conftest import open_room
 from room import Room
 
+from conftest import open_room
 from dayfly.boundaries.gvisor import GvisorBoundary
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="module")]
@@ -67,7 +67,9 @@ async def test_a_future_import_holds_for_later_cells(python: Room) -> None:
 
 
 async def test_output_goes_to_its_stream_in_order(python: Room) -> None:
-    done = await python.run("import sys, os\nprint('a')\nos.system('echo b')\nprint('c', end='')\nprint('e', file=sys.stderr)")
+    done = await python.run(
+        "import sys, os\nprint('a')\nos.system('echo b')\nprint('c', end='')\nprint('e', file=sys.stderr)"
+    )
     assert (done.stdout, done.stderr) == ("a\nb\nc", "e\n")
 
 
@@ -141,9 +143,7 @@ async def test_spawned_processes_find_the_installed_packages(python: Room) -> No
         ("raise SystemExit(256 + 2)", 2, "error"),
     ],
 )
-async def test_sys_exit_ends_the_cell_and_not_the_kernel(
-    python: Room, code: str, exit_code: int, status: str
-) -> None:
+async def test_sys_exit_ends_the_cell_and_not_the_kernel(python: Room, code: str, exit_code: int, status: str) -> None:
     await python.run("still = 'here'")
     done = await python.run(code)
     assert (done.status, done.fields["exit_code"], done.fields["state_survived"]) == (status, exit_code, True)

@@ -30,7 +30,7 @@ BOUND = 20.0
         ("bash", "echo go; x=$(sleep 600); echo not reached"),
         ("bash", "echo go; (while :; do :; done); echo not reached"),
         ("javascript", "console.log('go'); while (true) {}"),
-        ("javascript", "console.log('go'); await new Promise(() => {})"),
+        ("javascript", "setTimeout(() => console.log('go'), 50); await new Promise(() => {})"),
         ("javascript", "console.log('go'); for (;;) { try { for (;;); } catch {} }"),
         ("javascript", "console.log('go'); require('child_process').execSync('sleep 600')"),
     ],
@@ -64,8 +64,14 @@ async def test_an_interrupt_that_nobody_asked_for_is_an_error_like_others(room: 
     [
         ("python", "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('go')\nwhile True: pass"),
         ("python", "import time\nprint('go')\nwhile True:\n    try: time.sleep(1)\n    except BaseException: pass"),
-        ("python", "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\nprint('go')\nwhile True: pass"),
-        ("python", "import os, signal\nprint('go')\nos.kill(os.getpid(), signal.SIGSTOP)\nwhile True:\n    try: signal.pause()\n    except BaseException: pass"),
+        (
+            "python",
+            "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\nprint('go')\nwhile True: pass",
+        ),
+        (
+            "python",
+            "import os, signal\nprint('go')\nos.kill(os.getpid(), signal.SIGSTOP)\nwhile True:\n    try: signal.pause()\n    except BaseException: pass",
+        ),
         ("bash", "trap '' INT; echo go; while :; do :; done"),
         ("javascript", "console.log('go'); await null; while (true) {}"),
     ],
@@ -132,7 +138,9 @@ async def test_the_cpu_of_processes_that_the_run_started_counts(room: Room) -> N
 
 
 async def test_the_cpu_of_an_earlier_run_does_not_count(room: Room) -> None:
-    await room.run("import time\nend = time.process_time() + 0.6\nwhile time.process_time() < end: pass", context="busy")
+    await room.run(
+        "import time\nend = time.process_time() + 0.6\nwhile time.process_time() < end: pass", context="busy"
+    )
     done = await room.run("import time; time.sleep(0.5)", cpu=0.4, context="busy")
     assert done.status == "ok"
     assert done.fields["cpu_seconds"] < 0.3

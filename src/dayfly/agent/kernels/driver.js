@@ -113,7 +113,8 @@
   const hidden = { work: undefined, value: undefined, load };
   const guard = new vm.Script(`${HIDDEN}.work()`, { filename: HIDDEN });
 
-  // Call `work` such that SIGINT breaks it.
+  // Call `work` such that SIGINT breaks it. (Node takes the other handler of SIGINT away meanwhile. In the few microseconds
+  // in which neither is there, at the beginning and at the end, a SIGINT ends the process, and the agent says so.)
   function breakable(work) {
     hidden.work = work;
     try {
@@ -144,15 +145,17 @@
 
   function evaluate(code, name) {
     const expression = `${rewriteImports(code)}\n//# sourceURL=${name}`;
-    return new Promise((resolve, reject) => {
-      const parameters = { expression, replMode: true, objectGroup: name, silent: true };
-      const answered = (error, answer) => {
+    const parameters = { expression, replMode: true, objectGroup: name, silent: true };
+    let answered;
+    const answer = new Promise((resolve, reject) => {
+      answered = (error, result) => {
         if (error) reject(Object.assign(new Error(error.message), { name: 'EvaluationError' }));
-        else if (answer.exceptionDetails) reject(new Raised(answer.exceptionDetails));
-        else resolve({ value: unwrap(answer.result) }); // boxed: a promise is not to be awaited here
+        else if (result.exceptionDetails) reject(new Raised(result.exceptionDetails));
+        else resolve({ value: unwrap(result.result) }); // boxed: a promise is not to be awaited here
       };
-      breakable(() => session.post('Runtime.evaluate', parameters, answered));
     });
+    breakable(() => session.post('Runtime.evaluate', parameters, answered));
+    return answer;
   }
 
   // What a cell threw, which may be anything.

@@ -5,11 +5,10 @@ Law of this module: whatever a cell does, the next one runs as if it had not, bu
 
 from __future__ import annotations
 
-import builtins
 import os
 import sys
 
-from dayfly.agent.kernels import failure
+from dayfly.agent.kernels import failure, interpreter
 from dayfly.agent.kernels.link import Interrupts, Link
 from dayfly.agent.kernels.plain import PlainKernel
 from dayfly.agent.kernels.publisher import Publisher
@@ -25,23 +24,13 @@ if TYPE_CHECKING:
 
     Kernel = Union[PlainKernel, IPythonKernel]
 
-NO_INPUT = "input() gets no answer here: nobody is at the keyboard. Put the value into the code."
-
-PIP_DEFAULTS = {
-    "PIP_RETRIES": "0",  # without a network, five retries with pauses look like a hang
-    "PIP_DEFAULT_TIMEOUT": "15",
-    "PIP_NO_INPUT": "1",
-    "PIP_BREAK_SYSTEM_PACKAGES": "1",  # what is there already counts, what is not goes to the user's own directory
-    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-}
-
 
 def main(control_fd: int, environment: Mapping[str, str], home: str) -> None:
     """Serve cells; never returns. Descriptors 0-2 and the user are set already."""
-    _become_a_fresh_interpreter(environment, home)
+    interpreter.become_ordinary(environment, home)
     driver = Driver(control_fd)
     driver.start()
-    _hide_the_agent()
+    interpreter.hide_the_agent()
     try:
         driver.serve()
     finally:
@@ -62,9 +51,7 @@ class Driver:
         """Make the kernel and say so."""
         self.streams.restore()
         self.interrupts.install()
-        _forbid_input()
-        namespace = _main_module().__dict__
-        self.kernel, facts = make_kernel(namespace, self.publisher)
+        self.kernel, facts = make_kernel(interpreter.main_namespace(), self.publisher)
         self.link.send({"ready": facts})
 
     def serve(self) -> None:
@@ -82,7 +69,7 @@ class Driver:
         assert isinstance(cap, int)
         self.publisher.cap = min(cap, HARD_LIMIT)
         if "env" in request:
-            _set_environment(request["env"])  # type: ignore[arg-type]
+            interpreter.set_environment(request["env"])  # type: ignore[arg-type]
         self.streams.restore()
         self.interrupts.install()
         outcome = self._guarded(code, f"<cell {run}>")
@@ -164,83 +151,3 @@ def make_kernel(namespace: dict[str, object], publisher: Publisher) -> tuple[Ker
             reason = f"{type(error).__name__}: {error!s:.200}"
         kernel = PlainKernel(namespace, publisher)
     return kernel, {"kernel": kernel.name, "reason": reason, "python": sys.version.split()[0]}
-
-
-def _no_input(prompt: object = "") -> str:
-    raise EOFError(NO_INPUT)
-
-
-def _forbid_input() -> None:
-    import getpass
-
-    builtins.input = _no_input
-    getpass.getpass = _no_getpass
-
-
-def _no_getpass(prompt: str = "Password: ", stream: object = None, **more: object) -> str:
-    raise EOFError(NO_INPUT.replace("input()", "getpass()"))
-
-
-def _main_module() -> object:
-    module = type(sys)("__main__")
-    module.__builtins__ = builtins  # type: ignore[attr-defined]
-    sys.modules["__main__"] = module
-    return module
-
-
-def _become_a_fresh_interpreter(environment: Mapping[str, str], home: str) -> None:
-    """Leave nothing of the agent that forked us but what is in memory."""
-    import gc
-
-    gc.freeze()
-    _set_environment(environment)
-    try:
-        os.chdir(home)
-    except OSError:
-        os.chdir("/")
-    sys.argv = [""]
-    _be_an_ordinary_python()
-    sys.path[0] = ""
-    _add_user_packages(home)
-
-
-def _be_an_ordinary_python() -> None:
-    """The agent may have been started isolated (-I -S): a kernel is not, nor what it starts with the same flags."""
-    if sys.flags.no_site:
-        import site
-
-        site.main()
-    sys.flags = OrdinaryFlags(sys.flags)  # type: ignore[assignment]
-
-
-class OrdinaryFlags:
-    """``sys.flags`` as if none of the isolating ones had been given; ``multiprocessing`` hands them on."""
-
-    def __init__(self, flags: object) -> None:
-        for name in dir(flags):
-            value = getattr(flags, name)
-            if not name.startswith("_") and isinstance(value, int):
-                setattr(self, name, value)
-        for name in ("isolated", "ignore_environment", "no_user_site", "no_site", "safe_path"):
-            if hasattr(self, name):
-                setattr(self, name, type(getattr(self, name))(0))
-
-
-def _set_environment(environment: Mapping[str, str]) -> None:
-    own = {"MPLBACKEND": os.environ["MPLBACKEND"]} if "MPLBACKEND" in os.environ else {}
-    os.environ.clear()
-    os.environ.update({**PIP_DEFAULTS, **own, **environment})
-
-
-def _add_user_packages(home: str) -> None:
-    """Where ``pip install --user`` puts things; site has looked for the agent's user and not for this one."""
-    path = f"{home}/.local/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
-    if path not in sys.path:
-        at = next((i for i, entry in enumerate(sys.path) if entry.endswith("-packages")), len(sys.path))
-        sys.path.insert(at, path)
-
-
-def _hide_the_agent() -> None:
-    """Its modules would shadow packages of the user's; what is loaded stays loaded."""
-    for name in [name for name in sys.modules if name == "dayfly" or name.startswith("dayfly.")]:
-        del sys.modules[name]
