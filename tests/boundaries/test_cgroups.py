@@ -148,6 +148,22 @@ def test_nobody_can_take_a_cells_caps_away_by_taking_the_controllers_from_its_pa
         assert group.remove(1.0)
 
 
+def test_a_cgroup_can_be_made_where_the_controllers_were_taken_back_meanwhile(home: CgroupHome | None) -> None:
+    """While no cell is there, nothing keeps systemd from it."""
+    if home is None or home.version != 2:
+        return
+    slice_ = home.parents["cpu"] / f"dayfly-test-{secrets.token_hex(4)}"
+    below = slice_ / "below"
+    below.mkdir(parents=True)
+    try:
+        group = CgroupHome(2, dict.fromkeys(home.parents, below)).make("c1", SETTINGS)
+        assert group.differing(SETTINGS) == []
+        assert group.remove(1.0)
+    finally:
+        below.rmdir()
+        slice_.rmdir()
+
+
 def test_making_one_that_exists_leaves_the_existing_one(home: CgroupHome | None) -> None:
     if home is None:
         return

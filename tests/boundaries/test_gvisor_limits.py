@@ -22,6 +22,7 @@ from dayfly.paths import Paths
 from dayfly.spec import EndReason, Enforcement
 from dayfly.testing.boundary_contract import MakeSpec, Subject
 from dayfly.testing.echo import Echo
+from dayfly.testing.traces import descendants, gone
 
 pytestmark = pytest.mark.gvisor
 
@@ -181,6 +182,15 @@ async def test_more_than_the_allowed_descriptors_are_refused(boundary: GvisorBou
     async with room(boundary, make_spec, Limits(open_files=64)) as (_, echo):
         code = "import resource\nreply(resource.getrlimit(resource.RLIMIT_NOFILE))\nreply(resource.getrlimit(resource.RLIMIT_CORE))"
         assert await echo.run(code) == [[1088, 1088], [0, 0]]
+
+
+async def test_kill_leaves_no_process_however_many_there_were(boundary: GvisorBoundary, make_spec: MakeSpec) -> None:
+    async with room(boundary, make_spec, Limits()) as (cell, echo):
+        await echo.run("import time\nfor _ in range(40):\n  if os.fork() == 0:\n    while True: time.sleep(1000)")
+        processes = descendants()
+        assert len(processes) > 10
+        await cell.kill()
+        assert not await gone(processes, 0.0)
 
 
 async def test_limits_are_read_back_from_the_kernel(

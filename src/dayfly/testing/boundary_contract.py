@@ -53,8 +53,8 @@ class MakeSpec(Protocol):
 class Subject:
     """What a maker gives to the kit.
 
-    ``traces`` tells what cells have left on the host beside processes (directories, mounts, cgroups), as names for a
-    person. ``factory`` is ``(\"module:function\", argument)``: called in another process, it gives a subject over the
+    ``traces`` tells what cells have on the host beside processes (directories, mounts, cgroups), as names for a person;
+    it is asked while a cell lives, too, and must see it. ``factory`` is ``(\"module:function\", argument)``: called in another process, it gives a subject over the
     same places, so that the kit can kill a process that holds cells.
     """
 
@@ -86,6 +86,8 @@ async def opened(subject: Subject, **changes: Any) -> AsyncIterator[tuple[Cell, 
         echo = Echo(cell.stream)
         await echo.run("pass")
     processes = descendants()
+    assert processes, "a living cell has no process: the kit would miss what is left of one"
+    assert subject.traces(), "a living cell leaves no trace: the kit would miss what is left of one"
     try:
         yield cell, echo
     finally:
