@@ -4,7 +4,8 @@ from __future__ import annotations
 import __future__
 
 import _ast
-import linecache
+
+from dayfly.agent.kernels import sources
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
 
 COROUTINE = 0x80  # inspect.CO_COROUTINE, whose module costs 10 ms inside gVisor
 FUTURES = __future__.annotations.compiler_flag | __future__.barry_as_FLUFL.compiler_flag
-
-MAX_SOURCES = 2000
-"""Cells whose source is kept for tracebacks and ``inspect``; a function of an older one shows no source lines."""
 
 
 class Cell:
@@ -51,13 +49,12 @@ class Executor:
         self.namespace = namespace
         self._show = show
         self._flags = _ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-        self._names: list[str] = []
         self._loop: AbstractEventLoop | None = None
         self._last: object = None
 
     def parse(self, source: str, name: str) -> Cell:
         """Raises ``SyntaxError`` and whatever else the parser does."""
-        self.remember(source, name)
+        sources.remember(name, source)
         return Cell(self._compile(source, name, _ast.PyCF_ONLY_AST), source, name)  # type: ignore[arg-type]
 
     def run(self, cell: Cell) -> None:
@@ -101,9 +98,3 @@ class Executor:
         """``_`` is the last value shown, unless the user has a ``_`` of their own."""
         if self.namespace.get("_", self._last) is self._last:
             self.namespace["_"] = self._last = value
-
-    def remember(self, source: str, name: str) -> None:
-        linecache.cache[name] = (len(source), None, [line + "\n" for line in source.split("\n")], name)
-        self._names.append(name)
-        if len(self._names) > MAX_SOURCES:
-            linecache.cache.pop(self._names.pop(0), None)

@@ -10,6 +10,7 @@ import errno
 import os
 import sys
 
+from dayfly.agent.kernels import sources
 from dayfly.agent.kernels.records import clip_error
 
 TYPE_CHECKING = False
@@ -56,6 +57,8 @@ def _text(error: BaseException) -> str:
 
 def _traceback(error: BaseException, hidden: tuple[str, ...]) -> str:
     import traceback  # 3 ms inside gVisor: only when there is something to tell
+
+    sources.expose()
 
     try:
         told = traceback.TracebackException(type(error), error, error.__traceback__)

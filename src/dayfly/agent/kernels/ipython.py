@@ -11,15 +11,17 @@ import builtins
 import os
 import sys
 
-import IPython
-from IPython.core import application
-from IPython.core.displayhook import DisplayHook
-from IPython.core.displaypub import DisplayPublisher
-from IPython.core.history import HistoryAccessorBase
-from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
-
-from dayfly.agent.kernels import failure
+from dayfly.agent.kernels import failure, sources
 from dayfly.agent.kernels.executor import Cell, Executor
+from dayfly.agent.kernels.slim import without_logging_config
+
+with without_logging_config():
+    import IPython
+    from IPython.core import application
+    from IPython.core.displayhook import DisplayHook
+    from IPython.core.displaypub import DisplayPublisher
+    from IPython.core.history import HistoryAccessorBase
+    from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -103,7 +105,7 @@ class IPythonKernel:
 
     def _transformed(self, source: str, name: str) -> Cell:
         cell = self._executor.parse(self._shell.transform_cell(source), name)
-        self._executor.remember(source, name)
+        sources.remember(name, source)
         for transformer in self._shell.ast_transformers:
             cell.body = transformer.visit(cell.body)
         return cell

@@ -72,6 +72,7 @@ class Driver:
             interpreter.set_environment(request["env"])  # type: ignore[arg-type]
         self.streams.restore()
         self.interrupts.install()
+        interpreter.forbid_getpass(code)
         outcome = self._guarded(code, f"<cell {run}>")
         self._leave_if_forked()
         sys.settrace(None)
