@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from dayfly.boundaries.gvisor.cgroups import CONTROLLERS, CellCgroup, CgroupHome, Settings
+from dayfly.boundaries.gvisor.cgroups import CONTROLLERS, CellCgroup, CgroupHome, Settings, hand_on
 
 __all__ = ["find_home"]
 
@@ -102,7 +102,7 @@ def _offers(place: Path) -> bool:
     with suppress(OSError):  # not ours, or it has processes: then as it stands
         missing = _NEEDED_V2 - set(switch.read_text("ascii").split())
         if missing and (place / "cgroup.controllers").is_file() and os.access(place, os.W_OK):
-            switch.write_text(" ".join(f"+{name}" for name in sorted(missing)), "ascii")
+            hand_on(place, missing)
     with suppress(OSError):
         return set(switch.read_text("ascii").split()) >= _NEEDED_V2
     return False

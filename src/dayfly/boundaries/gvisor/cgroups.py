@@ -21,7 +21,7 @@ from pathlib import Path
 
 from dayfly.boundaries.processes import wait_gone
 
-__all__ = ["CONTROLLERS", "CellCgroup", "CgroupHome", "Counters", "Settings", "cgroup_name"]
+__all__ = ["CONTROLLERS", "CellCgroup", "CgroupHome", "Counters", "Settings", "cgroup_name", "hand_on"]
 
 CONTROLLERS = ("memory", "cpu", "cpuacct", "pids")
 """What a cell is put under. ``cpuacct`` only counts; version 2 counts without it."""
@@ -85,7 +85,7 @@ class CgroupHome:
                 directory.mkdir(mode=0o755)
                 made.append(directory)
                 if directory in group.shields:
-                    _hand_on(directory, self.parents)
+                    hand_on(directory, self.parents)
             group.apply(settings)
         except BaseException:
             for directory in reversed(made):
@@ -94,9 +94,20 @@ class CgroupHome:
         return group
 
 
-def _hand_on(directory: Path, controllers: Iterable[str]) -> None:
-    """Give the cgroups below ``directory`` (version 2) these controllers; nobody can take them from it any more."""
-    (directory / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in sorted(controllers)), "ascii")
+def hand_on(directory: Path, controllers: Iterable[str]) -> None:
+    """Give the cgroups below ``directory`` (version 2) these controllers, and nobody can take them from it any more.
+
+    Switches them on above as well, where they are off: the one who switched them on may have taken them back since. Raises ``OSError``.
+    """
+    switch = directory / "cgroup.subtree_control"
+    wanted = " ".join(f"+{name}" for name in sorted(controllers))
+    try:
+        switch.write_text(wanted, "ascii")
+    except FileNotFoundError:  # what the kernel says for a controller that ``directory`` was not given
+        if not (directory.parent / switch.name).is_file():
+            raise
+        hand_on(directory.parent, controllers)
+        switch.write_text(wanted, "ascii")
 
 
 @dataclass(frozen=True)
