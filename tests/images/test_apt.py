@@ -26,6 +26,12 @@ def test_every_dependency_is_chosen_with_version_and_digest(apt: Apt) -> None:
     assert all(len(deb.sha256) == 64 and deb.size > 0 and deb.version for deb in debs.values())
 
 
+def test_the_choice_has_one_order_so_that_the_same_packages_are_the_same_image(apt: Apt) -> None:
+    names = [deb.name for deb in apt.resolve(["python3", "bash", "adduser"])]
+    assert names == sorted(names)
+    assert len(names) > 10
+
+
 def test_names_that_are_not_there_are_named(apt: Apt) -> None:
     with pytest.raises(InputError, match="no package dayfly-a, dayfly-b"):
         apt.resolve(["bash", "dayfly-b", "dayfly-a"])

@@ -70,7 +70,7 @@ class Apt:
         )
 
     def resolve(self, packages: Sequence[str]) -> list[Deb]:
-        """Every package that ``packages`` (names or apt patterns) need together. Raises ``HostError``, ``InputError``."""
+        """Every package that ``packages`` (names or apt patterns) need together, by name. Raises ``HostError``, ``InputError``."""
         return self._choose(["--assume-yes", "install", "--", *packages])
 
     def resolve_one(self, package: str, suite: str | None = None) -> Deb:
@@ -156,4 +156,4 @@ def _parse_uris(text: str) -> list[Deb]:
             debs.append(Deb(name, unquote(version), rest, match[4], int(match[3])))
     if not debs:
         raise ToolFailed("apt chose no package", text[-1000:], remedy=_CHOICE_REMEDY)
-    return debs
+    return sorted(debs, key=lambda deb: (deb.name, deb.architecture))  # apt's own order differs from call to call
