@@ -314,6 +314,17 @@ def test_more_cannot_be_consumed_than_has_arrived() -> None:
     pair.agent.consume(channel + 100, 5)  # late: the channel is gone
 
 
+def test_frames_that_are_consumed_together_are_given_back_together() -> None:
+    pair = live()
+    [channel] = opened(pair)
+    while pair.host.sendable(channel) >= 100:
+        pair.host.send_data(channel, 0, bytes(100))
+    found = pair.pass_on(pair.host)
+    pair.agent.consume(channel, sum(received.cost for received in found))
+    pair.settle()
+    assert pair.host.sendable(channel) == flow.WINDOW - flow.EVENT_RESERVE - flow.FRAME_COST
+
+
 @pytest.mark.parametrize("data", [b"", bytearray(), memoryview(b"")])
 def test_data_is_bytes_and_some(data: bytes) -> None:
     pair = live()
@@ -394,6 +405,17 @@ def test_an_acceptor_hears_nothing_more_of_a_channel_that_it_has_ended() -> None
     assert pair.host.sendable(channel) == 0
     with pytest.raises(LocalProtocolError, match="not open"):
         pair.host.send(Cancel(), channel)
+
+
+def test_an_end_is_the_last_word_even_when_credit_was_due() -> None:
+    pair = live()
+    [channel] = opened(pair)
+    pair.host.send_data(channel, 0, bytes(pair.host.sendable(channel)))
+    consume_all(pair.agent, pair.pass_on(pair.host))
+    pair.agent.raise_window(channel)
+    pair.agent.send(Finish({}), channel)
+    assert [received.message for received in pair.pass_on(pair.agent)] == [Finish({})]
+    assert pair.host.state == "live"
 
 
 def test_the_states_of_both_ends_can_be_read_from_their_repr() -> None:
