@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -58,15 +58,26 @@ def agents() -> Iterator[Path]:
     shutil.rmtree(directory)
 
 
-@pytest.fixture(scope="module", params=runscs(), ids=lambda path: Path(path).name or "runsc")
-def gvisor(request: pytest.FixtureRequest) -> Iterator[GvisorBoundary]:
-    """gVisor with each runsc in turn. A missing one fails."""
+def named(path: str) -> str:
+    return Path(path).name or "runsc"
+
+
+@contextmanager
+def gvisor_with(runsc: str) -> Iterator[GvisorBoundary]:
+    """gVisor with this runsc ("": the one that dayfly finds; a missing one fails), over a data directory of its own."""
     data = Path(tempfile.mkdtemp(prefix="dft"))  # short: sockets lie in it
     data.chmod(0o755)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DAYFLY_RUNSC", request.param or str(find_runsc().path))
+        patch.setenv("DAYFLY_RUNSC", runsc or str(find_runsc().path))
         yield GvisorBoundary(Paths(data, data / "run"))
     shutil.rmtree(data)
+
+
+@pytest.fixture(scope="module", params=runscs(), ids=named)
+def gvisor(request: pytest.FixtureRequest) -> Iterator[GvisorBoundary]:
+    """gVisor with each runsc in turn."""
+    with gvisor_with(request.param) as boundary:
+        yield boundary
 
 
 @asynccontextmanager
@@ -110,7 +121,7 @@ async def rooms(gvisor: GvisorBoundary, agents: Path) -> AsyncIterator[OpenRoom]
         yield make
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module", params=["fake", "gvisor"])
+@pytest_asyncio.fixture(loop_scope="module", scope="module", params=["fake", *runscs()], ids=named)
 async def inside(
     request: pytest.FixtureRequest, agents: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Host]:
@@ -118,9 +129,10 @@ async def inside(
 
     Only for tests whose every command is harmless: the fake boundary separates nothing.
     """
-    if request.param == "fake":
-        boundary: Boundary = FakeBoundary(trusted_code=True, directory=tmp_path_factory.mktemp("fake"))
-    else:
-        boundary = GvisorBoundary()
-    async with open_room(boundary, agents, "python") as host:
-        yield host
+    with ExitStack() as stack:
+        if request.param == "fake":
+            boundary: Boundary = FakeBoundary(trusted_code=True, directory=tmp_path_factory.mktemp("fake"))
+        else:
+            boundary = stack.enter_context(gvisor_with(request.param))
+        async with open_room(boundary, agents, "python") as host:
+            yield host

@@ -53,6 +53,7 @@ class Call:
         self.value: dict[str, Any] | None = None
         self.failure: Failed | None = None
         self.reading = True  # False: let the window fill
+        self.keep = True  # False: only count what comes
         self.received = 0
         self._host = host
         self._unread: list[int] = []
@@ -140,7 +141,8 @@ class Call:
 
     def take(self, message: Message, cost: int) -> None:
         if isinstance(message, Data):
-            self.streams.setdefault(message.stream, bytearray()).extend(message.data)
+            if self.keep:
+                self.streams.setdefault(message.stream, bytearray()).extend(message.data)
             self.received += len(message.data)
         elif isinstance(message, Event):
             self.events.append((message.name, message.fields))

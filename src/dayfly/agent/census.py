@@ -20,31 +20,57 @@ MAX_STATUS = 4096
 """Bytes read of one status file; the kernel's lines are some 1,500, and a name has 16."""
 
 TICKS = os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
 _DEAD = (b"Z", b"X")
 
 
 class Process:
-    """One process as /proc shows it now.
-
-    ``cpu`` is seconds, with the children that it has waited for. ``started`` is in ticks (1/100 s) of ``now_in_ticks``.
+    """One process, as it was when /proc was read. What stands in its stat file is read when first asked for, since each
+    file costs some 50 us inside gVisor and there may be hundreds of processes.
     """
 
-    __slots__ = ("alive", "cpu", "parent", "pid", "rss", "started", "tag", "uid")
+    __slots__ = ("_stat", "alive", "pid", "tag", "uid")
 
-    def __init__(
-        self, pid: int, parent: int, alive: bool, cpu: float, rss: int, uid: int, tag: int, started: int
-    ) -> None:
+    def __init__(self, pid: int, uid: int, tag: int, alive: bool, stat: list[bytes] | None = None) -> None:
         self.pid = pid
-        self.parent = parent
-        self.alive = alive
-        self.cpu = cpu
-        self.rss = rss
         self.uid = uid
         self.tag = tag
-        self.started = started
+        self.alive = alive
+        self._stat = stat
 
     def __repr__(self) -> str:
-        return f"<Process {self.pid} parent={self.parent} tag={self.tag} uid={self.uid}>"
+        return f"<Process {self.pid} tag={self.tag} uid={self.uid}>"
+
+    @property
+    def parent(self) -> int:
+        return self._number(1)
+
+    @property
+    def cpu(self) -> float:
+        """Seconds, with the children that it has waited for."""
+        return sum(self._number(index) for index in range(11, 15)) / TICKS
+
+    @property
+    def rss(self) -> int:
+        """Bytes."""
+        return self._number(21) * PAGE
+
+    @property
+    def started(self) -> int:
+        """In ticks (1/100 s) of ``now_in_ticks``."""
+        return self._number(19)
+
+    def _number(self, index: int) -> int:
+        if self._stat is None:
+            self._stat = stat_fields(self.pid)
+        return int(self._stat[index]) if self._stat else 0  # 0: it is gone
+
+
+def stat_fields(pid: int) -> list[bytes]:
+    """From the state on; none if there is no such process. The name before may hold anything, also ")"."""
+    stat = read(f"/proc/{pid}/stat")
+    fields = stat[stat.rfind(b")") + 1 :].split()
+    return fields if len(fields) >= 22 else []
 
 
 def now_in_ticks() -> int:
@@ -52,22 +78,17 @@ def now_in_ticks() -> int:
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS)
 
 
-def look(pid: int, tagged: bool) -> Process | None:
-    """The process, or ``None`` if there is none (any more)."""
-    stat = read(f"/proc/{pid}/stat")
-    fields = stat[stat.rfind(b")") + 1 :].split()  # the name may hold anything, also ")"
-    if len(fields) < 22:
+def look(pid: int) -> Process | None:
+    """The process with its uid and tag (0: none), or ``None`` if there is none (any more).
+
+    The last lines count: a process may put lines of its own into its name.
+    """
+    status = read(f"/proc/{pid}/status")
+    uids, state = line(status, b"Uid"), line(status, b"State")
+    if not uids or not state:
         return None
-    cpu = sum(map(int, fields[11:15])) / TICKS
-    uid, tag = _identity(read(f"/proc/{pid}/status")) if tagged else (-1, 0)
-    return Process(pid, int(fields[1]), fields[0] not in _DEAD, cpu, int(fields[21]) * 4096, uid, tag, int(fields[19]))
-
-
-def _identity(status: bytes) -> tuple[int, int]:
-    """Real uid and tag (0: none). The last lines count: a process may put lines of its own into its name."""
     groups = [int(gid) for gid in line(status, b"Groups") if int(gid) >= FIRST_TAG]
-    uids = line(status, b"Uid")
-    return (int(uids[0]) if uids else -1), (groups[0] if groups else 0)
+    return Process(pid, int(uids[0]), groups[0] if groups else 0, state[0] not in _DEAD)
 
 
 def line(status: bytes, name: bytes) -> list[bytes]:
@@ -90,22 +111,26 @@ def read(path: str) -> bytes:
         os.close(fd)
 
 
-def everyone(tagged: bool) -> list[Process]:
+def everyone() -> list[Process]:
     """All processes but this one, zombies included."""
+    return [process for process in map(look, _others()) if process is not None]
+
+
+def _others() -> list[int]:
     me = os.getpid()
-    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    return [process for process in (look(pid, tagged) for pid in pids if pid != me) if process is not None]
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != me]
 
 
 def tagged_members(tag: int, uid: int) -> list[Process]:
     """Living processes with this tag, and strangers of ``uid``."""
-    return [one for one in everyone(True) if one.alive and (one.tag == tag or (one.uid == uid and not one.tag))]
+    return [one for one in everyone() if one.alive and (one.tag == tag or (one.uid == uid and not one.tag))]
 
 
 def descendants(roots: set[int], known: set[int]) -> list[Process]:
     """Living processes below ``roots``, and below children of ours that nobody knows (adopted orphans)."""
     me = os.getpid()
-    every = everyone(False)
+    stats = ((pid, stat_fields(pid)) for pid in _others())
+    every = [Process(pid, -1, 0, stat[0] not in _DEAD, stat) for pid, stat in stats if stat]
     wanted = set(roots)
     wanted.update(one.pid for one in every if one.parent == me and one.pid not in known)
     grown = True

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 MAX_OPEN = 64
-"""Levels whose descriptors stay open. One further up is found again by its names, and must be the same directory."""
+"""Last levels whose descriptors stay open. One further up is found again by its name, and must be the same directory."""
+
+ANCHOR = 64
+MAX_ANCHORS = 128
+"""Every 64th level stays open as well, down to the 8192nd: from there the way back is short."""
 
 MAX_DEPTH = 100_000
 """Levels of a tree: what a disk's worth of directories can reach, and some MB of bookkeeping."""
@@ -70,8 +74,7 @@ class Descent:
         if len(self._levels) >= MAX_DEPTH:
             raise trouble(problems.TOO_LARGE, f"more than {MAX_DEPTH} directories in each other")
         self._levels.append(_Level(open_directory(name, self.directory), name))
-        if len(self._levels) > MAX_OPEN + 1:  # the first one stays open: all can be found again from it
-            _let_go(self._levels[-1 - MAX_OPEN])
+        self._rest(len(self._levels) - 1 - MAX_OPEN)
 
     def up(self) -> bytes:
         """Back; returns the name of the directory that was left."""
@@ -89,8 +92,13 @@ class Descent:
             level.descriptor = open_directory(level.name, above.descriptor)
             if _identity(level.descriptor) != level.identity:
                 raise trouble(problems.OTHER, "the tree was moved meanwhile")
-            if 0 < index - 1 < len(self._levels) - MAX_OPEN // 2:
-                _let_go(above)
+            if index - 1 < len(self._levels) - MAX_OPEN // 2:
+                self._rest(index - 1)
+
+    def _rest(self, index: int) -> None:
+        """A level far above may do without a descriptor; the first one never, since all can be found from it."""
+        if index > 0 and (index % ANCHOR or index // ANCHOR > MAX_ANCHORS):
+            _let_go(self._levels[index])
 
 
 def _let_go(level: _Level) -> None:

@@ -99,4 +99,4 @@ class Killing:
 
     def _members(self) -> set[int]:
         found = self._supervisor.members(self._tag)
-        return {one.pid for one in found if one.started >= self._since} - {self._spare}
+        return {one.pid for one in found if not self._since or one.started >= self._since} - {self._spare}

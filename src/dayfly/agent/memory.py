@@ -4,10 +4,10 @@ gVisor has no limit that does this: RLIMIT_DATA counts only brk there (2024 and 
 node, thread stacks and large libraries. So while something runs the guard looks at what is left of the sandbox's memory,
 many times a second when little is:
 
-- A forked Python kernel gets a soft RLIMIT_AS of what it has mapped plus twice what is left, renewed at each look. What
-  cannot fit is refused to it at once, and Python says MemoryError; and the nearer the end, the less it may map. Twice,
-  because not all that is mapped is used: a hundred threads map more than a GiB. What the kernel starts does not inherit
-  the limit (unlimited.py).
+- A forked Python kernel gets a soft RLIMIT_AS of what it has mapped plus what is left, renewed at each look. What cannot
+  fit is refused to it at once, and Python says MemoryError. While much is left it may map nearly twice that, because not
+  all that is mapped is used: a hundred threads map more than a GiB. What the kernel starts does not inherit the limit
+  (unlimited.py).
 - When nothing is left all the same, the largest process of the user is killed, as a kernel would, and its tag remembered.
 
 The host's own limit on the cell stays behind all this. The soft limits need CAP_SYS_RESOURCE; without it the second part
@@ -16,7 +16,6 @@ still holds.
 
 from __future__ import annotations
 
-import os
 import time
 
 from dayfly.agent import census
@@ -46,6 +45,9 @@ REST = 1.0
 FREEING = 0.15
 """Seconds that freed memory may take to show: a last look after a run that had used much gives it back to the kernel."""
 
+NEAR_THE_END = 128 * 1024 * 1024
+"""Bytes left below which a kernel may map what is left and no more: then even a guard that is starved of CPU is in time."""
+
 SPARE = 4 * 1024 * 1024
 """Bytes that a kernel may always map: for the MemoryError itself."""
 
@@ -59,8 +61,11 @@ WORTH_KILLING = 16 * 1024 * 1024
 CAP_SYS_RESOURCE = 24
 
 AFTER_KILL = 0.3
-"""Seconds that the memory of a killed process may take to come back: until then a further one is only chosen if more
+"""Seconds that the memory of a dead process may take to come back: until then a further one is only chosen if more
 memory yet is taken."""
+
+DYING = 3.0
+"""Seconds that a killed process may take to be dead, on a busy machine."""
 
 
 class Guard:
@@ -76,6 +81,8 @@ class Guard:
         self._last = False  # the next look is the last one after a run
         self._waiting_until = 0.0  # for what was killed to give its memory back
         self._used_at_kill = 0
+        self._victim = 0  # its pid
+        self._killed = 0.0
         self._may_limit = _may_limit_others()
         self._limited: set[int] = set()  # pids of kernels
 
@@ -122,7 +129,9 @@ class Guard:
             soft, hard = resource.prlimit(child.pid, resource.RLIMIT_AS)
             if soft == resource.RLIM_INFINITY and child.pid in self._limited:
                 return  # it is starting something at this moment
-            resource.prlimit(child.pid, resource.RLIMIT_AS, (mapped + max(2 * left, SPARE), hard))
+            resource.prlimit(
+                child.pid, resource.RLIMIT_AS, (mapped + max(left + left - NEAR_THE_END, left, SPARE), hard)
+            )
         except ProcessLookupError:
             self._limited.discard(child.pid)
         else:
@@ -131,19 +140,28 @@ class Guard:
     # --- the last resort ------------------------------------------------------------------------------------------
 
     def _kill_for(self, used: int) -> None:
-        if self._looked < self._waiting_until and used < self._used_at_kill + WORTH_KILLING:
+        if used < self._used_at_kill + WORTH_KILLING and self._is_dying():
             return
-        self._waiting_until = self._looked + AFTER_KILL
         self._used_at_kill = used
         self._kill_largest()
 
+    def _is_dying(self) -> bool:
+        """Whether the last victim may still give memory back."""
+        victim = census.look(self._victim) if self._victim else None
+        if victim is not None and victim.alive and self._looked < self._killed + DYING:
+            self._waiting_until = self._looked + AFTER_KILL
+        return self._looked < self._waiting_until
+
     def _kill_largest(self) -> None:
         user = self._supervisor.user
-        mine = [one for one in census.everyone(True) if user is not None and one.uid == user.uid and one.alive]
+        mine = [one for one in census.everyone() if user is not None and one.uid == user.uid and one.alive]
         largest = max(mine, key=_size, default=None)
         if largest is not None and largest.rss >= WORTH_KILLING and send_signal(largest.pid, signal.SIGKILL):
             kills = self._supervisor.memory_kills
             kills[largest.tag] = kills.get(largest.tag, 0) + 1
+            self._victim = largest.pid
+            self._killed = self._looked
+            self._waiting_until = self._looked + AFTER_KILL
 
 
 def _may_limit_others() -> bool:
@@ -168,4 +186,4 @@ def used_memory() -> int:
 def _mapped(pid: int) -> int:
     """Bytes of address space, 0 if there is no such process."""
     fields = census.read(f"/proc/{pid}/statm").split()
-    return int(fields[0]) * os.sysconf("SC_PAGE_SIZE") if fields else 0
+    return int(fields[0]) * census.PAGE if fields else 0

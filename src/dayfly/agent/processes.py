@@ -347,6 +347,8 @@ class Following(Task):
         if self._drain is not None:
             self._drain.close()
         self._command.leave(self._observer)
+        if self._starter and not self._command.detached:
+            self._command.kill()  # nobody is left to hear of its end
 
 
 # --- the operations -----------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ def usage(agent: Agent, channel: Channel, params: dict[str, object]) -> None:
     """Sums over the user's processes: claims, as everything from inside."""
     user = agent.supervisor.user
     if user is not None:
-        mine = [one for one in census.everyone(True) if one.alive and one.uid == user.uid]
+        mine = [one for one in census.everyone() if one.alive and one.uid == user.uid]
     else:
         mine = census.descendants(agent.supervisor.roots(), set())
     cpu = agent.supervisor.spent + sum(one.cpu for one in mine)

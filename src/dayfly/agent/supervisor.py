@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 from dayfly.agent import census
 from dayfly.agent.census import FIRST_TAG, Process
@@ -46,6 +47,8 @@ class Supervisor:
         self._next_tag = FIRST_TAG
         self._spent: dict[int, float] = {}  # CPU seconds of the dead, by tag
         self.spent = 0.0  # of all of them
+        self._cpu: dict[int, tuple[float, float, float]] = {}  # by tag: counted, when, and what it really can have been
+        self._cores = len(os.sched_getaffinity(0))
         self.memory_kills: dict[int, int] = {}  # processes that memory.py killed, by tag
         self.on_kernel: Callable[[], None] = _nothing  # after each ``fork``
         self._null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
@@ -66,11 +69,13 @@ class Supervisor:
         """A tag that was never used before."""
         self._next_tag += 1
         self._spent[self._next_tag] = 0.0
+        self._cpu[self._next_tag] = (0.0, time.monotonic(), 0.0)
         return self._next_tag
 
     def drop_tag(self, tag: int) -> None:
         """Nothing with this tag is alive or of interest any more."""
         self._spent.pop(tag, None)
+        self._cpu.pop(tag, None)
         self.memory_kills.pop(tag, None)
 
     # --- starting -------------------------------------------------------------------------------------------------
@@ -194,10 +199,9 @@ class Supervisor:
 
     def _bury(self, pid: int) -> None:
         child = self.children.get(pid)
-        dead = census.look(pid, self.user is not None)
-        tag = child.tag if child is not None else dead.tag if dead is not None else 0
-        if dead is not None and tag in self._spent:
-            self._spent[tag] += dead.cpu
+        dead = Process(pid, -1, child.tag, False) if child is not None else census.look(pid)
+        if dead is not None and dead.tag in self._spent:
+            self._spent[dead.tag] += dead.cpu
             self.spent += dead.cpu
         _, status = os.waitpid(pid, 0)
         if child is None:
@@ -217,8 +221,17 @@ class Supervisor:
         return census.descendants(roots, set(self.children))
 
     def cpu_seconds(self, tag: int) -> float:
-        """CPU that ``tag`` used so far, the dead included."""
-        return self._spent.get(tag, 0.0) + sum(one.cpu for one in self.members(tag))
+        """CPU that ``tag`` used so far, the dead included.
+
+        gVisor counts every process that could run as running: ten on one core seem to use ten. So between two looks there
+        is never more than what the cores had.
+        """
+        counted = self._spent.get(tag, 0.0) + sum(one.cpu for one in self.members(tag))
+        now = time.monotonic()
+        before, since, total = self._cpu.get(tag, (counted, now, 0.0))
+        total += min(max(0.0, counted - before), (now - since) * self._cores)
+        self._cpu[tag] = (counted, now, total)
+        return total
 
     def roots(self) -> set[int]:
         """All direct children."""
@@ -239,7 +252,7 @@ class Supervisor:
     def kill_everything(self) -> None:
         """At the end: all children and all that is left of the user. Does not wait."""
         if self.user is not None:
-            for one in census.everyone(True):
+            for one in census.everyone():
                 if one.tag or one.uid == self.user.uid:
                     send_signal(one.pid, signal.SIGKILL)
             return

@@ -110,7 +110,7 @@ def next_member(read: Read) -> Member | None:
     while True:
         block = read(BLOCK)
         if not any(block):
-            if overrides or len(block) % BLOCK:
+            if overrides or len(block) != BLOCK:  # also: no end before the end of the stream
                 raise _damaged()
             return None
         member = _parsed(block)

@@ -58,11 +58,11 @@ def watched(report: Report, finder: Finder, params: dict[str, Any]) -> dict[str,
             raise trouble(problems.NOT_FOUND)
         watching = _Watching(report, _Inotify(), place.path, params["recursive"])
         if stat.S_ISDIR(found.st_mode):
-            watching.add_root(place.open_directory())
+            watching.add_root(place.directory, place.name)
         else:
             watching.add_file(place.directory, place.name)
-    report.event("ready", {})
-    watching.run(report.hears)
+        report.event("ready", {})
+        watching.run(report.hears)
     return {}
 
 
@@ -78,7 +78,10 @@ class _Inotify:
 
     def add(self, directory: int, name: bytes) -> int:
         os.fchdir(directory)
-        return self._checked(self._libc.inotify_add_watch(self.fd, name, _MASK))
+        try:
+            return self._checked(self._libc.inotify_add_watch(self.fd, name, _MASK))
+        finally:
+            os.chdir("/")  # whoever stays in a directory, or holds it open, is never told of its end
 
     def _checked(self, result: int) -> int:
         if result < 0:
@@ -95,7 +98,8 @@ class _Watching:
         self._inotify = inotify
         self._root = root
         self._recursive = recursive
-        self._directory = -1
+        self._parent = -1  # the root is opened by its name in here, each time anew
+        self._name = b""
         self._paths: dict[int, bytes] = {}
         self._over = False
 
@@ -104,8 +108,9 @@ class _Watching:
     def add_file(self, directory: int, name: bytes) -> None:
         self._paths[self._inotify.add(directory, name)] = b""
 
-    def add_root(self, directory: int) -> None:
-        self._directory = directory
+    def add_root(self, parent: int, name: bytes) -> None:
+        self._parent = parent
+        self._name = name
         self._add_tree(b"", told=False)
 
     def _add_tree(self, below: bytes, told: bool) -> None:
@@ -148,7 +153,7 @@ class _Watching:
 
     def _open(self, below: bytes) -> int:
         """A directory below the root, step by step."""
-        current = os.dup(self._directory)
+        current = open_directory(self._name, self._parent)
         for part in below.split(b"/") if below else []:
             try:
                 inner = open_directory(part, current)

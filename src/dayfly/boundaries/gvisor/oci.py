@@ -31,8 +31,9 @@ AGENT_FILES = 1024
 OOM_SCORE_ADJ = 500
 """When the *host* runs out of memory, cells go before the services that serve them."""
 
-ENVIRONMENT = ("PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "HOME=/")
-"""Of the agent. Any user inside can read it in /proc/1/environ, so there is nothing of the host's in it."""
+ENVIRONMENT = ("PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "HOME=/", "MALLOC_ARENA_MAX=4")
+"""Of the agent. Any user inside can read it in /proc/1/environ, so there is nothing of the host's in it. Few arenas, for
+the kernels that are forked from it: each reserves 64 MiB of address space, which the agent's guard of memory counts."""
 
 MASKED = ("/proc/kcore", "/proc/keys", "/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/sys/firmware")
 READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
