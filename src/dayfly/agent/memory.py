@@ -48,10 +48,7 @@ FREEING = 0.15
 NEAR_THE_END = 128 * 1024 * 1024
 """Bytes left below which a kernel may map what is left and no more: then even a guard that is starved of CPU is in time."""
 
-SPARE = 4 * 1024 * 1024
-"""Bytes that a kernel may always map: for the MemoryError itself."""
-
-OVERDRAFT = 12 * 1024 * 1024
+OVERDRAFT = 16 * 1024 * 1024
 """Bytes beyond the limit before anything is killed, so that a kernel that was refused memory can say so and go on. The
 host keeps 64 MiB more than ``limits["data"]`` for this and for the sandbox's own kernel."""
 
@@ -129,9 +126,7 @@ class Guard:
             soft, hard = resource.prlimit(child.pid, resource.RLIMIT_AS)
             if soft == resource.RLIM_INFINITY and child.pid in self._limited:
                 return  # it is starting something at this moment
-            resource.prlimit(
-                child.pid, resource.RLIMIT_AS, (mapped + max(left + left - NEAR_THE_END, left, SPARE), hard)
-            )
+            resource.prlimit(child.pid, resource.RLIMIT_AS, (mapped + _allowed(left), hard))
         except ProcessLookupError:
             self._limited.discard(child.pid)
         else:
@@ -181,6 +176,15 @@ def used_memory() -> int:
         name, _, rest = line.partition(b":")
         found[name] = int(rest.split()[0]) * 1024 if rest.split() else 0
     return found.get(b"MemTotal", 0) - found.get(b"MemFree", 0)
+
+
+def _allowed(left: int) -> int:
+    """Bytes that a kernel may map on top when ``left`` are left.
+
+    At and beyond the end it is half of what there is before something is killed, and so always a little: a kernel that
+    is full must be able to say so, and to run the line that frees its memory.
+    """
+    return max(2 * left - NEAR_THE_END, left, (left + OVERDRAFT) // 2, 0)
 
 
 def _mapped(pid: int) -> int:
