@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -26,6 +27,7 @@ __all__ = ["agent_for", "bundle"]
 
 _FORMAT = b"dayfly agent 1"  # of the bundle; a change makes new files
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the zip format's first moment
+_KEPT_SECONDS = 30 * 86400.0  # an old bundle is a megabyte, and making it again takes a tenth of a second
 _COMPILE_SECONDS = 30.0  # for another interpreter to compile some forty small files
 _MAIN = b"from dayfly.agent.__main__ import main\n\nmain()\n"
 _PACKAGES = ("wire", "agent")
@@ -42,9 +44,11 @@ def agent_for(image: Image, directory: Path) -> Path:
     sources = _sources()
     path = directory / f"{_digest(sources, image.python_version if interpreter else 'source')}.pyz"
     if path.is_file():
+        _keep(path)
         return path
     make_directory(directory)
     _put(path, bundle(sources, interpreter))
+    _clear(directory)
     return path
 
 
@@ -124,6 +128,22 @@ def _put(path: Path, content: bytes) -> None:
         with suppress(OSError):
             os.unlink(name)  # noqa: PTH108
         raise _translated(path, error) from error
+
+
+def _keep(path: Path) -> None:
+    """In use: not to be cleared away. Once in a while is enough; who may not write there clears nothing either."""
+    with suppress(OSError):
+        if path.stat().st_mtime < time.time() - _KEPT_SECONDS / 2:
+            os.utime(path)
+
+
+def _clear(directory: Path) -> None:
+    """Remove bundles of versions long gone. A sandbox that still runs one has it mounted, and loses nothing."""
+    limit = time.time() - _KEPT_SECONDS
+    for path in directory.glob("*.pyz"):
+        with suppress(OSError):
+            if path.stat().st_mtime < limit:
+                path.unlink()
 
 
 def _translated(path: Path, error: OSError) -> HostError:

@@ -13,6 +13,10 @@ RING = 256 * 1024
 """Bytes of output that stay for whoever connects later: more than a screen's history."""
 
 
+MAX_CHUNKS = 4096
+"""Pieces of a ring: tiny ones on changing streams cost more than their bytes."""
+
+
 class Ring:
     """The last ``RING`` bytes of output, with the streams they came on."""
 
@@ -26,7 +30,7 @@ class Ring:
         data = data[-RING:]
         self._chunks.append((stream, data))
         self._size += len(data)
-        if self._size > 2 * RING or len(self._chunks) > 4096:  # many tiny chunks cost more than their bytes
+        if self._size > 2 * RING or len(self._chunks) > MAX_CHUNKS:
             self._compact()
 
     def replay(self) -> list[tuple[int, bytes]]:
@@ -47,8 +51,7 @@ class Ring:
             if len(data) > excess:
                 chunks.insert(0, (stream, data[excess:]))
             excess -= len(data)
-        chunks = chunks[-4096:]
-        self._chunks = chunks
+        self._chunks = chunks = chunks[-MAX_CHUNKS // 2 :]  # half, so that it is some time until the next compaction
         self._size = sum(len(data) for _, data in chunks)
 
 

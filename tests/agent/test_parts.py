@@ -1,0 +1,181 @@
+"""Parts of the agent alone: the loop, streams and the ring, without any process."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dayfly.agent.loop import Loop
+from dayfly.agent.observers import MAX_CHUNKS, RING, Ring
+from dayfly.agent.streams import UNLIMITED, Sink, Source, waiting_bytes
+
+
+class Bucket(Sink):
+    """Takes ``room_left`` bytes, remembers them, and whether the source ended."""
+
+    def __init__(self, room_left: int = UNLIMITED) -> None:
+        self.room_left = room_left
+        self.data = b""
+        self.over = False
+
+    def room(self) -> int:
+        return self.room_left
+
+    def take(self, stream: int, data: bytes) -> None:
+        assert len(data) <= self.room_left
+        self.room_left -= len(data)
+        self.data += data
+
+    def ended(self, source: Source) -> None:
+        assert not self.over
+        self.over = True
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    old = signal.getsignal(signal.SIGCHLD)
+    made = Loop()
+    yield made
+    made.abandon()
+    signal.signal(signal.SIGCHLD, old)
+
+
+def turn(loop: Loop, until: Callable[[], bool], turns: int = 1000) -> None:
+    """Let the loop run; a timer keeps it from waiting for ever."""
+    for _ in range(turns):
+        if until():
+            return
+        loop.call_later(0.01, lambda: None)
+        loop.step()
+    raise AssertionError("it did not come")
+
+
+# --- the loop -----------------------------------------------------------------------------------------------------
+
+
+def test_timers_fire_in_order_and_a_cancelled_one_never(loop: Loop) -> None:
+    found: list[str] = []
+    loop.call_later(0.02, lambda: found.append("second"))
+    loop.call_later(0.01, lambda: found.append("first"))
+    loop.call_later(0.015, lambda: found.append("never")).cancel()
+    turn(loop, lambda: len(found) == 2)
+    assert found == ["first", "second"]
+
+
+def test_a_callback_that_raises_is_told_and_stops_nothing_else(loop: Loop) -> None:
+    errors: list[BaseException] = []
+    loop.on_error = errors.append
+    read_end, write_end = os.pipe()
+    os.write(write_end, b"x")
+    done: list[int] = []
+    loop.on_readable(read_end, lambda: 1 // 0)  # type: ignore[arg-type, return-value]
+    loop.call_later(0.01, lambda: done.append(1))
+    turn(loop, lambda: bool(done))
+    turn(loop, lambda: True)
+    assert [type(error) for error in errors] == [ZeroDivisionError]  # once: its descriptor is forgotten
+
+
+def test_many_slices_of_work_do_not_starve_a_descriptor(loop: Loop) -> None:
+    def again() -> None:
+        loop.call_soon(again)
+
+    for _ in range(200):
+        loop.call_soon(again)
+    read_end, write_end = os.pipe()
+    os.write(write_end, b"x")
+    seen: list[bytes] = []
+    loop.on_readable(read_end, lambda: seen.append(os.read(read_end, 10)))
+    turn(loop, lambda: bool(seen), turns=3)
+
+
+def test_the_death_of_a_child_is_told(loop: Loop) -> None:
+    told: list[int] = []
+    loop.on_child = lambda: told.append(1)
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    turn(loop, lambda: bool(told))
+    os.waitpid(pid, 0)
+
+
+# --- sources ------------------------------------------------------------------------------------------------------
+
+
+def source(loop: Loop, bucket: Bucket) -> tuple[Source, int]:
+    read_end, write_end = os.pipe()
+    made = Source(loop, read_end, 1, bucket)
+    made.resume()
+    return made, write_end
+
+
+def test_a_source_reads_all_and_tells_its_end_once(loop: Loop) -> None:
+    bucket = Bucket()
+    made, write_end = source(loop, bucket)
+    os.write(write_end, b"abc")
+    os.close(write_end)
+    turn(loop, lambda: bucket.over)
+    made.close()
+    assert bucket.data == b"abc"
+
+
+def test_a_source_takes_no_more_than_there_is_room_for(loop: Loop) -> None:
+    bucket = Bucket(room_left=4)
+    made, write_end = source(loop, bucket)
+    os.write(write_end, b"abcdefgh")
+    turn(loop, lambda: bucket.data == b"abcd")
+    bucket.room_left = 10
+    made.resume()
+    turn(loop, lambda: bucket.data == b"abcdefgh")
+
+
+def test_a_settled_source_ends_with_what_was_there(loop: Loop) -> None:
+    bucket = Bucket(room_left=0)
+    made, write_end = source(loop, bucket)
+    os.write(write_end, b"before")
+    made.settle()
+    os.write(write_end, b"after")
+    bucket.room_left = 100
+    made.resume()
+    turn(loop, lambda: bucket.over)
+    assert bucket.data == b"before"
+
+
+def test_an_empty_source_settles_at_once(loop: Loop) -> None:
+    bucket = Bucket()
+    made, write_end = source(loop, bucket)
+    made.settle()
+    assert (bucket.over, bucket.data) == (True, b"")
+    os.close(write_end)
+
+
+def test_what_waits_in_a_pipe_is_counted() -> None:
+    read_end, write_end = os.pipe()
+    assert waiting_bytes(read_end) == 0
+    os.write(write_end, bytes(50_000))
+    assert waiting_bytes(read_end) == 50_000
+
+
+# --- the ring -----------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.integers(1, 2), st.binary(max_size=40).map(lambda part: part * 2000)), max_size=30))
+def test_the_ring_keeps_the_last_bytes_of_each_moment_in_order(chunks: list[tuple[int, bytes]]) -> None:
+    ring = Ring()
+    for stream, data in chunks:
+        ring.keep(stream, data)
+    written = [(stream, byte) for stream, data in chunks for byte in data]
+    kept = [(stream, byte) for stream, data in ring.replay() for byte in data]
+    assert kept == written[max(0, len(written) - RING) :]
+
+
+def test_a_hundred_thousand_tiny_pieces_do_not_fill_the_ring_with_objects() -> None:
+    ring = Ring()
+    for number in range(100_000):
+        ring.keep(1 + number % 2, b"x")
+    assert sum(len(data) for _, data in ring.replay()) <= RING
+    assert len(ring.replay()) <= MAX_CHUNKS
