@@ -64,3 +64,4 @@ timeout 5400 qemu-system-x86_64 -machine q35,accel=tcg -cpu max -smp 2 -m 4096 -
   -drive "file=$work/disk,if=virtio,format=raw,cache=unsafe" \
   -serial "file:$work/console.log" -serial "file:$work/guest.log"
 cat "$work/guest.log"
+grep --quiet "^##### end" "$work/guest.log" || { echo "the guest ended before its questions did" >&2; exit 1; }
