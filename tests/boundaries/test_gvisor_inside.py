@@ -115,6 +115,41 @@ reply(os.read(read, 100).decode())
     assert int(user, 16) == 0
 
 
+async def test_the_agent_is_started_as_a_program_would_be(gvisor: Subject) -> None:
+    code = "import __main__\nreply([sys.argv, sys.path[0], __main__.__name__, __main__.main.__module__, os.getpid()])"
+    async with room(gvisor) as (_, echo):
+        ((argv, first, name, module, pid),) = await echo.run(code)
+    assert (argv, first) == (["/.dayfly/agent.pyz"], "/.dayfly/agent.pyz")
+    assert (name, module, pid) == ("__main__", "__main__", 1)
+
+
+async def test_an_agent_on_another_file_system_or_not_for_everybody_is_copied(
+    gvisor: Subject, agent: Path, tmp_path: Path
+) -> None:
+    mine = tmp_path / "agent.pyz"
+    mine.write_bytes(agent.read_bytes())
+    mine.chmod(0o600)
+    async with room(gvisor, agent=mine) as (_, echo):
+        assert await echo.echo(b"hello") == b"hello"
+    assert mine.stat().st_mode & 0o777 == 0o600
+
+
+async def test_the_agents_file_is_shared_with_the_host_and_cannot_be_changed_from_inside(
+    gvisor: Subject, agent: Path
+) -> None:
+    before = agent.read_bytes(), agent.stat().st_mode
+    code = """
+for work in (lambda: os.chmod(f, 0o777), lambda: open(f, 'wb'), lambda: os.open(f, os.O_TRUNC), lambda: os.unlink(f)):
+    for f in ('/.dayfly/agent.pyz', '/.dayfly/boot.py'):
+        try: work()
+        except OSError: pass
+"""
+    async with room(gvisor, agent=agent) as (_, echo):
+        await echo.run(code)
+    assert (agent.read_bytes(), agent.stat().st_mode) == before
+    assert agent.stat().st_nlink == 1, "a link to it is left"
+
+
 async def test_there_is_no_network_but_loopback(gvisor: Subject) -> None:
     code = """
 import socket

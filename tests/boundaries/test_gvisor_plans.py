@@ -53,7 +53,7 @@ def test_the_oci_configuration_is_this(spec: SandboxSpec) -> None:
         "hostname": "sandbox",
         "process": {
             "user": {"uid": 0, "gid": 0},
-            "args": ["/usr/bin/python3", "-I", "-S", "/.dayfly/agent.pyz"],
+            "args": ["/usr/bin/python3", "-I", "-S", "/.dayfly/boot.py", "/.dayfly/agent.pyz"],
             "env": ["PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "HOME=/", "MALLOC_ARENA_MAX=4"],
             "cwd": "/",
             "capabilities": dict.fromkeys(("bounding", "effective", "permitted"), capabilities),

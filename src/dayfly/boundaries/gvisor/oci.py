@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from dayfly.boundaries.gvisor.layout import Layout
-from dayfly.boundaries.gvisor.skeleton import AGENT_TARGET, mount_targets
+from dayfly.boundaries.gvisor.skeleton import AGENT_TARGET, BOOT_TARGET, mount_targets
 from dayfly.limits import KIB, MIB
 from dayfly.spec import SandboxSpec
 
@@ -57,7 +57,7 @@ def _process(spec: SandboxSpec) -> dict[str, Any]:
     files = spec.limits.open_files + AGENT_FILES
     return {
         "user": {"uid": 0, "gid": 0},
-        "args": [spec.image.python, *PYTHON_FLAGS, AGENT_TARGET],
+        "args": [spec.image.python, *PYTHON_FLAGS, BOOT_TARGET, AGENT_TARGET],
         "env": list(ENVIRONMENT),
         "cwd": "/",
         "capabilities": {kind: list(CAPABILITIES) for kind in ("bounding", "effective", "permitted")},

@@ -16,9 +16,12 @@ from pathlib import Path, PurePosixPath
 from dayfly.errors import InputError
 from dayfly.spec import SandboxSpec
 
-__all__ = ["AGENT_TARGET", "build_skeleton", "etc_files", "mount_targets", "resolve"]
+__all__ = ["AGENT_TARGET", "BOOT_TARGET", "build_skeleton", "etc_files", "mount_targets", "resolve"]
 
 AGENT_TARGET = "/.dayfly/agent.pyz"
+BOOT_TARGET = "/.dayfly/boot.py"
+
+_BOOT = Path(__file__).with_name("boot.py")
 
 _NOT_EMPTY = "/tmp/.dayfly"  # noqa: S108 - inside. runsc would put a tmpfs without a size over a /tmp that it finds empty
 
@@ -30,9 +33,8 @@ def build_skeleton(skeleton: Path, spec: SandboxSpec, machine_id: str) -> None:
     """Fill the new directory ``skeleton``. Raises ``InputError`` for a target that cannot be one, ``OSError``."""
     image = spec.image.rootfs
     _directory(skeleton, image, "/")
-    agent = _parent(skeleton, image, AGENT_TARGET)
-    shutil.copyfile(spec.agent, agent)
-    agent.chmod(0o444)
+    _put(spec.agent, _parent(skeleton, image, AGENT_TARGET))
+    _put(_BOOT, _parent(skeleton, image, BOOT_TARGET))
     for name, text in etc_files(spec.hostname, machine_id).items():
         path = _parent(skeleton, image, f"/etc/{name}")
         path.write_text(text, "utf-8")
@@ -40,6 +42,18 @@ def build_skeleton(skeleton: Path, spec: SandboxSpec, machine_id: str) -> None:
     _directory(skeleton, image, _NOT_EMPTY)
     for target, source in mount_targets(spec).items():
         _mount_point(skeleton, image, target, source)
+
+
+def _put(source: Path, target: Path) -> None:
+    """The same file, so that all cells share it in memory; a copy where that cannot be, as across file systems."""
+    try:
+        if source.stat().st_mode & stat.S_IROTH:
+            os.link(source, target)
+            return
+    except OSError:  # another file system, or a file of somebody else's
+        pass
+    shutil.copyfile(source, target)
+    target.chmod(0o444)
 
 
 def mount_targets(spec: SandboxSpec) -> Mapping[str, Path]:
