@@ -25,10 +25,7 @@ from dayfly.limits import Limits
 from dayfly.paths import Paths
 from dayfly.runtime import find_runsc
 from dayfly.spec import Image, SandboxSpec
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from host import LIMITS, USER, Host
+from tests.agent.host import LIMITS, USER, Host
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 

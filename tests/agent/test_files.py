@@ -8,7 +8,8 @@ import stat
 from typing import Any
 
 import pytest
-from host import Failed, Host
+
+from tests.agent.host import Failed, Host
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="module")]
 

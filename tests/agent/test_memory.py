@@ -6,9 +6,9 @@ import signal
 from typing import Any
 
 import pytest
-from host import Host
 
-from conftest import OpenRoom
+from tests.agent.conftest import OpenRoom
+from tests.agent.host import Host
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="module")]
 
@@ -31,7 +31,7 @@ async def execute(host: Host, code: str) -> dict[str, Any]:
 async def test_a_kernel_that_wants_too_much_gets_a_memory_error_and_keeps_its_state(shared: Host, code: str) -> None:
     await execute(shared, "kept = 41")
     value = await execute(shared, code)
-    assert value["error"]["name"] == "MemoryError"
+    assert value["error"]["name"] == "MemoryError", value
     assert (value["limit"], value["state_survived"]) == ("memory", True)
     after = await execute(shared, "block = text = many = found = None; print(kept + 1)")
     assert (after["stdout"], after["error"]) == (b"42\n", None)

@@ -6,7 +6,8 @@ import asyncio
 import signal
 
 import pytest
-from host import Host
+
+from tests.agent.host import Host
 
 WAIT_FOR_THE_FOREGROUND = b"""python3 -c '
 import os, time

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from host import Host
 
-from conftest import open_room
 from dayfly.boundaries.gvisor import GvisorBoundary
+from tests.agent.conftest import open_room
+from tests.agent.host import Host
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="module")]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from host import USER, Host
 
-from conftest import OpenRoom, open_room
 from dayfly.boundaries.fake import FakeBoundary
 from dayfly.wire.messages import Goodbye
+from tests.agent.conftest import OpenRoom, open_room
+from tests.agent.host import USER, Host
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="module")]
 

@@ -8,7 +8,8 @@ import tarfile
 from typing import Any
 
 import pytest
-from host import Call, Host
+
+from tests.agent.host import Call, Host
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="module")]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 
 import pytest
-from host import Host
 
-from conftest import OpenRoom
+from tests.agent.conftest import OpenRoom
+from tests.agent.host import Host
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="module")]
 

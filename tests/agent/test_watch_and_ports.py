@@ -6,7 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from host import Call, Host
+
+from tests.agent.host import Call, Host
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="module")]
 

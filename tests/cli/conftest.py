@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from leftovers import Dayfly, leftovers
 
 from dayfly.paths import default_paths
+from tests.cli.leftovers import Dayfly, leftovers
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from leftovers import Dayfly, leftovers
+
+from tests.cli.leftovers import Dayfly, leftovers
 
 pytestmark = pytest.mark.gvisor
 

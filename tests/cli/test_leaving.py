@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from leftovers import leftovers
+
+from tests.cli.leftovers import leftovers
 
 pytestmark = pytest.mark.gvisor
 

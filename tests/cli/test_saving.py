@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "client"))
-from room import Landlord, Room
-
 from dayfly import Execution, FileInfo, FileKind, Outcome, Result, Sandbox
 from dayfly.cli import saving
 from dayfly.cli.saving import Saved, Saver
+from tests.client.room import Landlord, Room
 
 DONE = Execution(Outcome.OK)
 

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from leftovers import Dayfly, leftovers
+
+from tests.cli.leftovers import Dayfly, leftovers
 
 pytestmark = pytest.mark.gvisor
 

@@ -5,9 +5,9 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from room import Landlord
 
 from dayfly import Sandbox
+from tests.client.room import Landlord
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import threading
 import warnings
 
 import pytest
-from room import Landlord
 
 from dayfly import AsyncSandbox, InputError, Outcome, PolicyError, Result, SandboxEnded
 from dayfly.errors import FileProblem, SandboxFileError
+from tests.client.room import Landlord
 
 
 async def test_a_block_opens_the_sandbox_and_ends_it(landlord: Landlord) -> None:

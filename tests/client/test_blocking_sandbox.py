@@ -15,12 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from room import Landlord
 
 import dayfly
 from dayfly import InputError, Sandbox, SandboxEnded
 from dayfly.client import blocking as shells
 from dayfly.client.bridge import shared_bridge
+from tests.client.room import Landlord
 
 PAIRS = [(name, f"Async{name}") for name in ("Commands", "Contexts", "Files", "Port", "Process", "Sandbox", "Watch")]
 

@@ -12,11 +12,11 @@ from pathlib import Path, PurePosixPath
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from room import Landlord
 
 from dayfly import AsyncSandbox, FileProblem, InputError, Sandbox, SandboxFileError
 from dayfly.client.content import PIECE
 from dayfly.client.names import last_name, path_text
+from tests.client.room import Landlord
 
 
 async def generated() -> AsyncIterator[bytes]:

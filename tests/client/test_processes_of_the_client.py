@@ -6,9 +6,9 @@ import asyncio
 import signal
 
 import pytest
-from room import Landlord
 
 from dayfly import AsyncSandbox, InputError, Output, Sandbox
+from tests.client.room import Landlord
 
 
 async def test_a_command_gets_its_input_and_gives_its_output(landlord: Landlord) -> None:

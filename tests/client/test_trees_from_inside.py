@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from room import Landlord
 
 from dayfly import InputError, Sandbox, UnsafeTree
 from dayfly.client.tar import BLOCK, MAX_EXTENDED, TarReader
 from dayfly.client.trees import MAX_DEPTH, Caps, Unpacking, pack, stays_inside
+from tests.client.room import Landlord
 
 Entry = tuple[str, bytes, dict[str, object]]
 

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from baiting import Bait, bait
-from unwalled import Missing, run
 
 from dayfly import Sandbox
+from tests.escapes.baiting import Bait, bait
+from tests.escapes.unwalled import Missing, run
 
 ATTACKS = Path(__file__).parent / "attacks"
 INSIDE = Missing(env={"CONTROL": "1"})  # the attack itself opens the door it then goes through

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -23,12 +22,8 @@ from dayfly.limits import Limits
 from dayfly.paths import Paths
 from dayfly.runtime import find_runsc
 from dayfly.spec import Image, SandboxSpec
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parent.parent / "agent"))
-
-from host import LIMITS, USER, Host
-from room import Room
+from tests.agent.host import LIMITS, USER, Host
+from tests.kernels.room import Room
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 

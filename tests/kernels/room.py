@@ -6,9 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from host import Call, Host
-
 from dayfly.wire.operations import RESULTS
+from tests.agent.host import Call, Host
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from host import Failed
-from room import Room
 
-from conftest import OpenRoom
 from dayfly.agent.kernels.contexts import MAX_CONTEXTS, MAX_QUEUE
+from tests.agent.host import Failed
+from tests.kernels.conftest import OpenRoom
+from tests.kernels.room import Room
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="module")]
 

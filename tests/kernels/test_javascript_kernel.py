@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from room import Done, Room
+
+from tests.kernels.room import Done, Room
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="module")]
 

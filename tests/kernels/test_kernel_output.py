@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from host import Call
-from room import Room
 
 from dayfly.agent.kernels.contexts import MAX_HELD
+from tests.agent.host import Call
+from tests.kernels.room import Room
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="module")]
 
@@ -154,6 +154,25 @@ async def test_a_flood_to_a_host_that_does_not_read_can_be_interrupted(room: Roo
     done = await call.result()
     assert (done["status"], done["state_survived"]) == ("interrupted", True)
     await call.read_on()
+
+
+async def checkpoint(room: Room) -> None:
+    """Drain the connection and continue it."""
+    room.host.quiesced = False
+    await room.host.quiesce()
+    await room.host.resume()
+    await room.host.until(lambda: room.host.connection.state == "live")
+
+
+async def test_a_checkpoint_in_the_middle_of_a_flood_loses_nothing(room: Room) -> None:
+    call = await room.start("for n in range(100_000): print(n)\ndisplay('the end')", output=1 << 30)
+    for _ in range(5):
+        before = call.received
+        await room.host.until(lambda seen=before: call.received > seen or call.done)
+        await checkpoint(room)
+    done = await room.end(call)
+    assert done.stdout == "".join(f"{n}\n" for n in range(100_000))
+    assert len(done.results) == 1
 
 
 async def test_a_flood_in_one_context_does_not_starve_another(room: Room) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 
 import pytest
-from room import Room
+
+from tests.kernels.room import Room
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="module")]
 

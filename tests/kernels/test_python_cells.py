@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from room import Room
 
-from conftest import open_room
 from dayfly.boundaries.gvisor import GvisorBoundary
+from tests.kernels.conftest import open_room
+from tests.kernels.room import Room
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="module")]
 

@@ -1,14 +1,10 @@
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from dayfly import Sandbox
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture(scope="module")

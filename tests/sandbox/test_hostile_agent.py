@@ -6,7 +6,6 @@ import asyncio
 import json
 
 import pytest
-from living import DONE, living
 
 from dayfly.errors import BoundaryUnusable, InputError, SandboxEnded, SandboxFileError
 from dayfly.policy import Policy
@@ -18,6 +17,7 @@ from dayfly.testing.scripted import Asked, ScriptedBoundary, scripted_spec
 from dayfly.wire.errors import LocalProtocolError
 from dayfly.wire.messages import BY_CLASS, Cancel, Data, Event, Fail, Finish, Message, Welcome, encode
 from dayfly.wire.operations import RESULTS, STDERR, STDOUT
+from tests.sandbox.living import DONE, living
 
 
 def now() -> float:
