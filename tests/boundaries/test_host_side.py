@@ -16,6 +16,7 @@ import pytest
 from dayfly.boundaries import forks
 from dayfly.boundaries.gvisor import cpus, watcher
 from dayfly.boundaries.gvisor.abilities import FIRST_UID, UIDS
+from dayfly.boundaries.gvisor.command import LAUNCHER
 from dayfly.boundaries.gvisor.directory import CellDirectory, Record, abandoned
 from dayfly.boundaries.gvisor.layout import Layout
 from dayfly.boundaries.processes import Child, Program, in_spawner, signal_process, start_ticks, wait_gone
@@ -45,6 +46,7 @@ def test_a_directory_whose_owner_died_is_abandoned_once(cells: Path) -> None:
     script = f"""
 import os, sys
 from pathlib import Path
+from dayfly.boundaries.gvisor.command import LAUNCHER
 from dayfly.boundaries.gvisor.directory import CellDirectory
 from dayfly.boundaries.gvisor.layout import Layout
 CellDirectory.create(Layout(Path({str(cells / "dead")!r})), foreign=False).note(pid=1)
@@ -219,6 +221,37 @@ def test_the_spawner_works_on_after_a_failure_and_in_a_forked_child() -> None:
     if pid == 0:
         os._exit(in_spawner(lambda: 7).result(5))
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+
+
+def test_a_cell_that_joining_a_cgroup_has_unbound_is_bound_again(tmp_path: Path) -> None:
+    """As Linux before 6.2 does where the cgroup has a cpuset; here, the FIFOs stand for cgroup.procs."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    os.mkfifo(first)
+    os.mkfifo(second)
+    everywhere = os.sched_getaffinity(0)
+    one = frozenset({min(everywhere)})
+    script = "import os; print(sorted(os.sched_getaffinity(0)))"
+    command = [
+        "/bin/sh",
+        str(LAUNCHER),
+        "--join",
+        str(first),
+        "--join",
+        str(second),
+        "--",
+        sys.executable,
+        "-c",
+        script,
+    ]
+    read, write = os.pipe()
+    child = in_spawner(lambda: Child.start(program(*command, cpus=one, stdout=write))).result(5)
+    os.close(write)
+    assert first.read_text() == "0\n"
+    os.sched_setaffinity(child.pid, everywhere)  # while it waits for the second to be opened
+    assert second.read_text() == "0\n"
+    with os.fdopen(read) as told:
+        assert told.read().strip() == str(sorted(one))
+    child.reap()
 
 
 # --- bound CPUs -------------------------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ def detect() -> Abilities:
 
 
 def _find_tools() -> Tools:
-    found = {name: shutil.which(name, path=SYSTEM_PATH) for name in ("setpriv", "unshare", "mount")}
+    found = {name: shutil.which(name, path=SYSTEM_PATH) for name in ("setpriv", "unshare", "mount", "taskset")}
     missing = sorted(name for name, path in found.items() if path is None)
     if missing:
         raise BoundaryUnusable(f"programs are missing: {', '.join(missing)}", remedy="install util-linux and mount")

@@ -6,6 +6,18 @@
 # Joins cgroups (so that everything that follows is counted from its first moment), makes mounts that vanish with this
 # namespace, and becomes COMMAND.
 set -eu
+
+# Sets $bound to the CPUs that this process may use.
+look() {
+    while read -r key value; do
+        case $key in
+        Cpus_allowed_list:) bound=$value ;;
+        esac
+    done </proc/self/status
+}
+
+look
+wanted=$bound
 while [ "$1" != -- ]; do
     case $1 in
     --join)
@@ -27,4 +39,10 @@ while [ "$1" != -- ]; do
     esac
 done
 shift
+
+# Joining a cgroup that has a cpuset gives a process all the CPUs of that back (Linux before 6.2).
+look
+if [ "$bound" != "$wanted" ]; then
+    exec taskset --cpu-list "$wanted" "$@"
+fi
 exec "$@"
