@@ -12,7 +12,7 @@ import importlib
 import json
 import sys
 
-from dayfly.testing.boundary_contract import Subject
+from dayfly.testing.boundary_subject import Subject
 from dayfly.testing.echo import Echo
 
 

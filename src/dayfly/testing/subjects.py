@@ -14,7 +14,7 @@ from dayfly.boundaries.gvisor import GvisorBoundary
 from dayfly.limits import Limits
 from dayfly.paths import Paths
 from dayfly.spec import Image, SandboxSpec
-from dayfly.testing.boundary_contract import MakeSpec, Subject
+from dayfly.testing.boundary_subject import MakeSpec, Subject
 from dayfly.testing.traces import cgroups_named, mounts_below
 
 __all__ = ["fake_subject", "gvisor_subject"]
