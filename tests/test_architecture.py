@@ -136,9 +136,7 @@ WIRE_IMPORTS = frozenset({"__future__", "_collections", "_json", "_struct"})
 """All that ``wire`` imports when it is loaded: the agent cannot answer before that, and inside gVisor imports are slow."""
 
 MAX_LINES = 450
-LONG_FILES = {
-    "testing/boundary_contract.py": "the contract as a program: one clause after another, nothing between them",
-}
+LONG_FILES: dict[str, str] = {}
 """Files that may be longer, with the reason."""
 
 DYNAMIC = {
