@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    from dayfly.agent.memory import Guard
+
 HANDLERS = {
     "execute": "dayfly.agent.kernels.contexts:execute",
     "context.list": "dayfly.agent.kernels.contexts:list_contexts",
@@ -68,6 +70,7 @@ class Agent:
         self._parts: dict[object, object] = {}
         self._prestart: list[str] = []
         self.running = 0  # runs and commands under way
+        self._guard: Guard | None = None  # of memory; made when something runs longer than a moment
         for name, target in HANDLERS.items():
             self.session.handlers[name] = self._lazily(name, target)
 
@@ -91,17 +94,19 @@ class Agent:
         self.running += change
         if self.running == 1 and change > 0:
             self._guard_soon()
+        elif change < 0 and self._guard is not None:
+            self._guard.ended()
 
     def _guard_soon(self) -> None:
         if self.supervisor.user is not None and "data" in self.supervisor.limits:
-            self.loop.call_later(FIRST_LOOK, self._guard)
+            self.loop.call_later(FIRST_LOOK, self._wake_guard)
 
-    def _guard(self) -> None:
-        from dayfly.agent.memory import Guard
+    def _wake_guard(self) -> None:
+        if self._guard is None:
+            from dayfly.agent.memory import Guard
 
-        guard = self.part(Guard)
-        assert isinstance(guard, Guard)
-        guard.wake()
+            self._guard = Guard(self)
+        self._guard.wake()
 
     # --- beginning and end ------------------------------------------------------------------------------------------
 

@@ -48,6 +48,9 @@ FREEING = 0.15
 NEAR_THE_END = 128 * 1024 * 1024
 """Bytes left below which a kernel may map what is left and no more: then even a guard that is starved of CPU is in time."""
 
+GRANT = 4 * 1024 * 1024
+"""Bytes beyond the end that a kernel may have for the run after one that took all."""
+
 OVERDRAFT = 16 * 1024 * 1024
 """Bytes beyond the limit before anything is killed, so that a kernel that was refused memory can say so and go on. The
 host keeps 64 MiB more than ``limits["data"]`` for this and for the sandbox's own kernel."""
@@ -81,7 +84,9 @@ class Guard:
         self._victim = 0  # its pid
         self._killed = 0.0
         self._may_limit = _may_limit_others()
+        self._floor: dict[int, int] = {}  # what they may have mapped in any case
         self._limited: set[int] = set()  # pids of kernels
+        self._untouched: dict[int, int] = {}  # bytes that they had mapped and not used, when much was left
 
     def wake(self) -> None:
         """Something runs, or is about to."""
@@ -105,15 +110,15 @@ class Guard:
         """Do what is to be done; returns when to look again, in seconds."""
         self._looked = time.monotonic()
         used = used_memory()
-        left = self._supervisor.limits["data"] - used
-        self._tight = left < self._supervisor.limits["data"] // 2
+        limit = self._supervisor.limits["data"]
+        left = limit - used
+        self._tight = left < limit // 2
         if left < -OVERDRAFT:
             self._kill_for(used)
             return MIN_PAUSE
         if self._may_limit:
-            for child in list(self._supervisor.children.values()):
-                if child.forked:
-                    self._limit_to(child, left)
+            for child in self._kernels():
+                self._limit_to(child, left)
         return min(MAX_PAUSE, max(MIN_PAUSE, left / GROWTH / 2))
 
     # --- the kernels' limits --------------------------------------------------------------------------------------
@@ -121,16 +126,44 @@ class Guard:
     def _limit_to(self, child: Child, left: int) -> None:
         import resource
 
-        mapped = _mapped(child.pid)
+        mapped, used = _mapped_and_used(child.pid)
+        limit = self._limit(child.pid, left, mapped, mapped - used)
         try:
             soft, hard = resource.prlimit(child.pid, resource.RLIMIT_AS)
             if soft == resource.RLIM_INFINITY and child.pid in self._limited:
                 return  # it is starting something at this moment
-            resource.prlimit(child.pid, resource.RLIMIT_AS, (mapped + _allowed(left), hard))
+            resource.prlimit(child.pid, resource.RLIMIT_AS, (limit, hard))
         except ProcessLookupError:
             self._limited.discard(child.pid)
+            self._untouched.pop(child.pid, None)
+            self._floor.pop(child.pid, None)
         else:
             self._limited.add(child.pid)
+
+    def _limit(self, pid: int, left: int, mapped: int, untouched: int) -> int:
+        """Bytes that a kernel may have mapped when ``left`` are left in all. ``untouched``: mapped and not used.
+
+        Near the end this makes a fixed ceiling: what is mapped more is left less. What was mapped since much was left, and
+        not used yet, is sure to be used (the slack of a growing list), so it has taken its part already.
+        """
+        if left >= NEAR_THE_END:
+            self._floor.pop(pid, None)
+            self._untouched[pid] = untouched
+            return mapped + 2 * left - NEAR_THE_END
+        slack = untouched - self._untouched.get(pid, untouched)
+        return max(mapped + max(0, left - max(0, slack)), self._floor.get(pid, 0))
+
+    def ended(self) -> None:
+        """A run has ended. After one that took all, the next one gets a little to free it with: its own code needs some."""
+        if not self._tight or not self._may_limit:
+            return
+        if self._supervisor.limits["data"] - used_memory() - GRANT > -OVERDRAFT:
+            for child in self._kernels():
+                self._floor[child.pid] = _mapped_and_used(child.pid)[0] + GRANT
+        self._look()
+
+    def _kernels(self) -> list[Child]:
+        return [child for child in self._supervisor.children.values() if child.forked]
 
     # --- the last resort ------------------------------------------------------------------------------------------
 
@@ -178,16 +211,7 @@ def used_memory() -> int:
     return found.get(b"MemTotal", 0) - found.get(b"MemFree", 0)
 
 
-def _allowed(left: int) -> int:
-    """Bytes that a kernel may map on top when ``left`` are left.
-
-    At and beyond the end it is half of what there is before something is killed, and so always a little: a kernel that
-    is full must be able to say so, and to run the line that frees its memory.
-    """
-    return max(2 * left - NEAR_THE_END, left, (left + OVERDRAFT) // 2, 0)
-
-
-def _mapped(pid: int) -> int:
-    """Bytes of address space, 0 if there is no such process."""
+def _mapped_and_used(pid: int) -> tuple[int, int]:
+    """Bytes of address space, and of it in memory; zeros if there is no such process."""
     fields = census.read(f"/proc/{pid}/statm").split()
-    return int(fields[0]) * census.PAGE if fields else 0
+    return (int(fields[0]) * census.PAGE, int(fields[1]) * census.PAGE) if len(fields) > 1 else (0, 0)

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+BREATH = 4 * 1024 * 1024
+"""Bytes: a traceback's text, an answer, the buffer for the next request."""
+
 SPAWNING = ("fork", "forkpty", "posix_spawn", "posix_spawnp", "system")
 
 
@@ -23,6 +26,15 @@ def start_unlimited() -> None:
         if hasattr(os, name):
             setattr(os, name, _wrapped(getattr(os, name)))
     _posixsubprocess.fork_exec = _wrapped(_posixsubprocess.fork_exec)
+
+
+def breathe() -> None:
+    """After a MemoryError: a little more, to tell of it. The guard takes it back at its next look."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_AS, (soft + BREATH, hard))
 
 
 def _wrapped(spawn: Callable[..., Any]) -> Callable[..., Any]:

@@ -26,8 +26,15 @@
   const HARD_LIMIT = 32 * 1024 * 1024; // bytes of one record; records.py again
   const HIDDEN = '__dayfly__';
 
-  const session = new inspector.Session();
-  session.connect();
+  let session;
+
+  function connect() {
+    if (session) session.disconnect();
+    session = new inspector.Session();
+    session.connect();
+  }
+
+  connect();
 
   // --- records ------------------------------------------------------------------------------------------------------
 
@@ -120,7 +127,9 @@
     try {
       return guard.runInThisContext({ breakOnSigint: true });
     } catch (error) {
-      throw error && error.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED' ? INTERRUPTED : error;
+      if (!error || error.code !== 'ERR_SCRIPT_EXECUTION_INTERRUPTED') throw error;
+      connect(); // an inspector that was broken off may do nothing at all from then on
+      throw INTERRUPTED;
     }
   }
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from dayfly.agent.kernels.kernel import Kernel
     from dayfly.agent.session import Channel
 
+ENOUGH = 2048
+"""Bytes of room that are worth going on for; at the least what ``ANNOUNCEMENT`` keeps free, and more."""
+
 ANNOUNCEMENT = 1024
 """Bytes of room that the event ``started`` may take; it is a hundred."""
 
@@ -114,7 +117,11 @@ class Execution(Task):
         """Bytes of output wanted now. What is beyond the cap is read too, and dropped."""
         if not self._left or self._over:
             return UNLIMITED
-        return max(0, self.channel.room() - (0 if self._announced else ANNOUNCEMENT))
+        room = self.channel.room() - (0 if self._announced else ANNOUNCEMENT)
+        if room <= 0:  # the window is full, or the connection is being drained for a checkpoint
+            self._wait_for_room()
+            return 0
+        return room
 
     def discard(self) -> None:
         """The host is slow and the kernel is to end: what does not fit now is dropped, so that nobody waits for room."""
@@ -130,8 +137,6 @@ class Execution(Task):
         self._dropped += len(data) - len(kept)
         self.announce()
         self.channel.data(stream, kept)
-        if self._left and not self.channel.room():
-            self._wait_for_room()
 
     def show(self, display: dict[str, object]) -> None:
         """A result: whole if it fits into what is left of the cap, else a note in its place."""
@@ -170,7 +175,7 @@ class Execution(Task):
             self._kernel.go_on()
 
     def _wait_for_room(self) -> None:
-        self.channel.when_room(self._roomy)
+        self.channel.when_room(self._roomy, ENOUGH)
 
     def _roomy(self) -> None:
         self._send_results()

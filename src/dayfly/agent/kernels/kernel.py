@@ -91,24 +91,25 @@ class Kernel:
 
     def start(self) -> None:
         """Raises ``StartFailed``, with nothing left behind."""
-        ours, theirs = _socket.socketpair()
-        out_read, out_write = pipe()
-        err_read, err_write = pipe()
+        ends: list[int] = []  # ours at even places, the kernel's at odd ones
         try:
-            self._child = self._launch(theirs.fileno(), out_write, err_write)
+            ends += (end.detach() for end in _socket.socketpair())
+            ends += (*pipe(), *pipe())
+            self._child = self._launch(ends[1], ends[3], ends[5])
+        except OSError as error:
+            _close(ends)
+            raise StartFailed(error.errno or 0, "a kernel's pipes") from None
         except StartFailed:
-            ours.close()
-            os.close(out_read)
-            os.close(err_read)
+            _close(ends)
             raise
-        finally:
-            theirs.close()
-            os.close(out_write)
-            os.close(err_write)
-        self._control = ours.detach()
-        os.set_blocking(self._control, False)
-        self._loop.on_readable(self._control, self.guarded(self._readable))
-        self.pipes = [Pipe(self, self._loop, out_read, STDOUT), Pipe(self, self._loop, err_read, STDERR)]
+        _close(ends[1::2])
+        self._watch(*ends[::2])
+
+    def _watch(self, control: int, out: int, err: int) -> None:
+        self._control = control
+        os.set_blocking(control, False)
+        self._loop.on_readable(control, self.guarded(self._readable))
+        self.pipes = [Pipe(self, self._loop, out, STDOUT), Pipe(self, self._loop, err, STDERR)]
 
     def _launch(self, control: int, out: int, err: int) -> Child:
         from dayfly.agent.kernels.codec import Launch
@@ -257,3 +258,8 @@ class Kernel:
     def close_pipes(self) -> None:
         for one in self.pipes:
             one.close()
+
+
+def _close(descriptors: list[int]) -> None:
+    for fd in descriptors:
+        os.close(fd)

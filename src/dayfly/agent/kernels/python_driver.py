@@ -14,6 +14,7 @@ from dayfly.agent.kernels.plain import PlainKernel
 from dayfly.agent.kernels.publisher import Publisher
 from dayfly.agent.kernels.records import HARD_LIMIT
 from dayfly.agent.kernels.streams import Streams
+from dayfly.agent.unlimited import breathe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,10 +32,8 @@ def main(control_fd: int, environment: Mapping[str, str], home: str) -> None:
     driver = Driver(control_fd)
     driver.start()
     interpreter.hide_the_agent()
-    try:
-        driver.serve()
-    finally:
-        os._exit(0)
+    driver.serve()
+    os._exit(0)
 
 
 class Driver:
@@ -121,6 +120,8 @@ _OK: dict[str, object] = {"status": "ok", "error": None, "limit": None, "exit_co
 
 def _failed(error: BaseException, interrupted: bool, hidden: tuple[str, ...]) -> dict[str, object]:
     status = "interrupted" if interrupted else "error"
+    if isinstance(error, MemoryError):
+        breathe()
     try:
         told = failure.describe(error, hidden)
         limit = failure.limit_of(error)
