@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import traceback
     from types import CodeType
 
-HERE = os.path.dirname((lambda: None).__code__.co_filename)
-"""Frames of code below this directory are the driver's own; nobody wants to read them. (In a zip, ``__file__`` differs.)"""
+HERE = os.path.dirname(os.path.dirname((lambda: None).__code__.co_filename))
+"""Frames of code below this directory are the agent's own; nobody wants to read them. (In a zip, ``__file__`` differs.)"""
 
 MAX_FRAMES = 60
 """Frames that a traceback shows, its causes included."""
@@ -119,7 +119,7 @@ def _was_forking(error: BaseException) -> bool:
     step = error.__traceback__
     while step is not None:
         code: CodeType = step.tb_frame.f_code
-        names = code.co_names
+        names = (*code.co_names, *code.co_freevars)  # free where os.fork is wrapped (see unlimited.py)
         step = step.tb_next
     return any("fork" in name or "spawn" in name for name in names)
 
