@@ -26,31 +26,58 @@
   const HARD_LIMIT = 32 * 1024 * 1024; // bytes of one record; records.py again
   const HIDDEN = '__dayfly__';
 
-  let session;
+  const session = new inspector.Session();
+  session.connect();
 
-  function connect() {
-    if (session) session.disconnect();
-    session = new inspector.Session();
-    session.connect();
-  }
-
-  connect();
-
-  // --- records ------------------------------------------------------------------------------------------------------
+  // --- writing ------------------------------------------------------------------------------------------------------
+  // An interrupt breaks code off anywhere, also inside of node's streams, which are out of order ever after. So nothing
+  // here uses them; and what was broken off in the middle of a record is sent before anything else is.
 
   const pause = new Int32Array(new SharedArrayBuffer(4));
 
-  function writeAll(fd, buffer) {
-    let at = 0;
-    while (at < buffer.length) {
+  class Outlet {
+    constructor(fd) {
+      this.fd = fd;
+      this.waiting = [];
+      this.at = 0;
+    }
+
+    write(buffer) {
+      this.waiting.push(buffer);
+      while (this.waiting.length) {
+        const first = this.waiting[0];
+        while (this.at < first.length) this.at += this.writeSome(first);
+        this.waiting.shift();
+        this.at = 0;
+      }
+    }
+
+    writeSome(buffer) {
       try {
-        at += fs.writeSync(fd, buffer, at);
+        return fs.writeSync(this.fd, buffer, this.at);
       } catch (error) {
         if (error.code !== 'EAGAIN') throw error;
-        Atomics.wait(pause, 0, 0, 1); // the agent is slow: that is back-pressure, not an error
+        Atomics.wait(pause, 0, 0, 1); // the reader is slow: that is back-pressure, not an error
+        return 0;
       }
     }
   }
+
+  const outlet = new Outlet(control);
+
+  // In the place of a stream's `write`.
+  function plainWrite(fd) {
+    const target = new Outlet(fd);
+    return (chunk, encoding, callback) => {
+      const known = typeof encoding === 'string' ? encoding : 'utf8';
+      target.write(typeof chunk === 'string' ? Buffer.from(chunk, known) : Buffer.from(chunk));
+      const done = typeof encoding === 'function' ? encoding : callback;
+      if (typeof done === 'function') process.nextTick(done);
+      return true;
+    };
+  }
+
+  // --- records ------------------------------------------------------------------------------------------------------
 
   function encode(record) {
     const payload = Buffer.from(JSON.stringify(record));
@@ -68,7 +95,7 @@
     if (encoded.length > cap) {
       encoded = encode({ display: { data: {}, metadata: {}, main, omitted: encoded.length } });
     }
-    writeAll(control, encoded);
+    outlet.write(encoded);
   }
 
   function isBundle(value) {
@@ -127,9 +154,7 @@
     try {
       return guard.runInThisContext({ breakOnSigint: true });
     } catch (error) {
-      if (!error || error.code !== 'ERR_SCRIPT_EXECUTION_INTERRUPTED') throw error;
-      connect(); // an inspector that was broken off may do nothing at all from then on
-      throw INTERRUPTED;
+      throw error && error.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED' ? INTERRUPTED : error;
     }
   }
 
@@ -289,9 +314,17 @@
 
   let stop = null; // of the run under way: rejects what it waits for
 
-  const original = { exit: process.exit, console: new Console({ stdout: process.stdout, stderr: process.stderr }) };
+  const writes = { stdout: plainWrite(1), stderr: plainWrite(2) };
+  const original = {
+    exit: process.exit,
+    console: new Console({
+      stdout: { write: writes.stdout },
+      stderr: { write: writes.stderr },
+      ignoreErrors: false,
+      colorMode: false,
+    }),
+  };
   const listeners = ['newListener', 'removeListener'].map((event) => [event, process.listeners(event)]); // signals need them
-  const writes = { stdout: process.stdout.write, stderr: process.stderr.write };
 
   function restore() {
     globalThis.console = original.console;
@@ -321,15 +354,10 @@
       return;
     }
     try {
-      writes.stderr.call(process.stderr, `Uncaught ${ownFramesLeftOut(util.inspect(error))}\n`);
+      writes.stderr(`Uncaught ${ownFramesLeftOut(util.inspect(error))}\n`);
     } catch {
-      writes.stderr.call(process.stderr, 'Uncaught error that cannot be shown\n');
+      writes.stderr('Uncaught error that cannot be shown\n');
     }
-  }
-
-  // What was printed is written before the answer is. As a rule it is already: see `setBlocking` below.
-  function flushed(stream) {
-    return stream.writableLength ? new Promise((resolve) => stream.write('', resolve)) : undefined;
   }
 
   async function runCell(code, name) {
@@ -340,7 +368,6 @@
     let { value } = await Promise.race([evaluate(code, name), stopped]);
     if (util.types.isPromise(value)) value = await Promise.race([value, stopped]); // `main()` at the end of a cell
     if (value !== undefined) publish({ 'text/plain': breakable(() => util.inspect(value)) }, true);
-    await Promise.race([Promise.all([flushed(process.stdout), flushed(process.stderr)]), stopped]);
   }
 
   async function execute(request) {
@@ -356,13 +383,13 @@
     }
     stop = null;
     session.post('Runtime.releaseObjectGroup', { objectGroup: name });
-    writeAll(control, encode({ done: request.run, ...outcome }));
+    outlet.write(encode({ done: request.run, ...outcome }));
   }
 
   // --- the loop -----------------------------------------------------------------------------------------------------
 
   for (const stream of [process.stdout, process.stderr]) {
-    const handle = stream._handle; // else a loop that prints fills the memory, and shows nothing before it ends
+    const handle = stream._handle; // it made the pipe non-blocking, for programs that are started with it too
     if (handle && handle.setBlocking) handle.setBlocking(true);
   }
   Object.defineProperty(globalThis, HIDDEN, { value: hidden });
@@ -384,5 +411,5 @@
   });
   socket.on('end', () => original.exit.call(process, 0));
   socket.on('error', () => original.exit.call(process, 0));
-  writeAll(control, encode({ ready: { kernel: 'node', reason: '', version: process.version } }));
+  outlet.write(encode({ ready: { kernel: 'node', reason: '', version: process.version } }));
 })();
