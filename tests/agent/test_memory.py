@@ -25,7 +25,7 @@ async def execute(host: Host, code: str) -> dict[str, Any]:
         "text = 'a' * 10**10",
         "many = [0] * 10**9",
         "found = []\nwhile True: found.append(bytearray(10_000_000))",
-        "found = []\nwhile True: found.append(object())",
+        "found = []\nwhile True: found.append(bytes(400))",
     ],
 )
 async def test_a_kernel_that_wants_too_much_gets_a_memory_error_and_keeps_its_state(shared: Host, code: str) -> None:

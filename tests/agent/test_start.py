@@ -17,7 +17,20 @@ SLOW = {
 }  # fmt: skip
 """Modules that cost milliseconds each inside gVisor."""
 
-LATER = {"files", "content", "processes", "trees", "watch", "ports", "memory", "settings", "worker", "clerk", "errands"}
+LATER = {
+    "files",
+    "content",
+    "commands",
+    "processes",
+    "trees",
+    "watch",
+    "ports",
+    "memory",
+    "settings",
+    "worker",
+    "clerk",
+    "errands",
+}
 """Parts of the agent that are imported when first asked for."""
 
 

@@ -6,6 +6,7 @@ from _socket import sethostname
 
 from dayfly.agent import census, problems
 from dayfly.agent.core import checked_environment, checked_limits, encoded
+from dayfly.agent.memory import used_memory
 from dayfly.agent.session import BadRequest
 
 TYPE_CHECKING = False
@@ -40,11 +41,13 @@ def _set_hostname(name: str) -> None:
 
 
 def usage(agent: Agent, channel: Channel, params: dict[str, object]) -> None:
-    """Sums over the user's processes: claims, as everything from inside."""
-    user = agent.supervisor.user
-    if user is not None:
-        mine = [one for one in census.everyone() if one.alive and one.uid == user.uid]
+    """Of the user's processes: claims, as everything from inside."""
+    supervisor = agent.supervisor
+    if supervisor.user is not None:
+        mine = [one for one in census.everyone() if one.alive and one.uid == supervisor.user.uid]
+        memory = used_memory()
     else:
-        mine = census.descendants(agent.supervisor.roots(), set())
-    cpu = agent.supervisor.spent + sum(one.cpu for one in mine)
-    channel.finish({"processes": len(mine), "cpu_seconds": cpu, "memory": sum(one.rss for one in mine)})
+        mine = census.descendants(supervisor.roots(), set())
+        memory = sum(one.rss for one in mine)
+    cpu = supervisor.possible_cpu(supervisor.spent + sum(one.cpu for one in mine))
+    channel.finish({"processes": len(mine), "cpu_seconds": cpu, "memory": memory})

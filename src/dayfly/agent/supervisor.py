@@ -48,6 +48,7 @@ class Supervisor:
         self._spent: dict[int, float] = {}  # CPU seconds of the dead, by tag
         self.spent = 0.0  # of all of them
         self._cpu: dict[int, tuple[float, float, float]] = {}  # by tag: counted, when, and what it really can have been
+        self._born = time.monotonic()
         self._cores = len(os.sched_getaffinity(0))
         self.memory_kills: dict[int, int] = {}  # processes that memory.py killed, by tag
         self.on_kernel: Callable[[], None] = _nothing  # after each ``fork``
@@ -232,6 +233,10 @@ class Supervisor:
         total += min(max(0.0, counted - before), (now - since) * self._cores)
         self._cpu[tag] = (counted, now, total)
         return total
+
+    def possible_cpu(self, counted: float) -> float:
+        """``counted`` seconds, but no more than all cores had since the start."""
+        return min(counted, (time.monotonic() - self._born) * self._cores)
 
     def roots(self) -> set[int]:
         """All direct children."""
