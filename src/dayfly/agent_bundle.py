@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import marshal
 import os
 import shutil
 import subprocess
@@ -25,11 +26,13 @@ from dayfly.spec import Image
 
 __all__ = ["agent_for", "bundle"]
 
-_FORMAT = b"dayfly agent 1"  # of the bundle; a change makes new files
+_FORMAT = b"dayfly agent 2"  # of the bundle; a change makes new files
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the zip format's first moment
 _KEPT_SECONDS = 30 * 86400.0  # an old bundle is a megabyte, and making it again takes a tenth of a second
 _COMPILE_SECONDS = 30.0  # for another interpreter to compile some forty small files
-_MAIN = b"from dayfly.agent.__main__ import main\n\nmain()\n"
+_MAIN = "dayfly/agent/zipmain.py"  # becomes the archive's __main__.py
+_RECORD = "preloaded"  # see zipmain.py
+_MAGIC_BYTES, _HEADER_BYTES = 4, 16  # of a .pyc (PEP 552)
 _PACKAGES = ("wire", "agent")
 _SUFFIXES = frozenset((".py", ".js", ".sh"))
 
@@ -57,7 +60,8 @@ def bundle(sources: Mapping[str, bytes], interpreter: str | None) -> bytes:
 
     Stored, not compressed: reading is then all there is to do inside.
     """
-    files = {**sources, **(_compiled(sources, interpreter) if interpreter else {})}
+    compiled = _compiled(sources, interpreter) if interpreter else {}
+    files = {**sources, **compiled, **({_RECORD: _record(compiled)} if compiled else {})}
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
         for name in sorted(files):
@@ -71,7 +75,7 @@ def bundle(sources: Mapping[str, bytes], interpreter: str | None) -> bytes:
 def _sources() -> dict[str, bytes]:
     """What goes in. ``dayfly/__init__.py`` is empty inside: the real one is the host's public API."""
     home = Path(__file__).parent
-    found = {"__main__.py": _MAIN, "dayfly/__init__.py": b""}
+    found = {"__main__.py": (home.parent / _MAIN).read_bytes(), "dayfly/__init__.py": b""}
     for package in _PACKAGES:
         for path in sorted((home / package).rglob("*")):
             if path.suffix in _SUFFIXES and path.is_file():
@@ -111,6 +115,18 @@ def _compiled_by(interpreter: str, modules: Mapping[str, bytes], scratch: Path) 
         return {f"{name}c": (scratch / f"{name}c").read_bytes() for name in modules}
     except (OSError, subprocess.SubprocessError):
         return {}  # a broken interpreter: the sources alone work too
+
+
+def _record(compiled: Mapping[str, bytes]) -> bytes:
+    """All modules in one piece, for zipmain.py: the interpreter's magic number, then their code, marshalled each."""
+    modules = {name: code for name, code in compiled.items() if "/" in name}
+    magic = next(iter(modules.values()))[:_MAGIC_BYTES]
+    found = {}
+    for name in sorted(modules):
+        path = name.removesuffix(".pyc")
+        module = path.removesuffix("/__init__").replace("/", ".")
+        found[module] = (path.endswith("/__init__"), f"{path}.py", modules[name][_HEADER_BYTES:])
+    return magic + marshal.dumps(found, agent_pyc.MARSHAL_VERSION)
 
 
 def _put(path: Path, content: bytes) -> None:

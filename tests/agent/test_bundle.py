@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import io
+import marshal
 import os
 import stat
 import subprocess
@@ -14,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from dayfly import agent_bundle
+from dayfly.agent.zipmain import Preloaded
 from dayfly.agent_bundle import agent_for, bundle
 from dayfly.errors import HostError
 from dayfly.spec import Image
@@ -102,6 +105,30 @@ def test_compiled_code_is_what_runs(tmp_path: Path) -> None:
         for name, content in files.items():
             archive.writestr(name, b"this is no Python" if name.endswith(".py") else content)
     assert start(broken) == ""
+
+
+def test_one_record_holds_all_modules_and_is_what_they_are_imported_from(tmp_path: Path) -> None:
+    """With a zip whose single modules are all broken, the bundle still starts; with a broken record, from the modules."""
+    files = members(agent_for(image(), tmp_path))
+    modules = {name for name in files if name.startswith("dayfly/") and name.endswith(".py")}
+    assert len(marshal.loads(files["preloaded"][4:])) == len(modules)
+    for number, broken in enumerate(({f"{name}c" for name in modules} | modules, {"preloaded"})):
+        path = tmp_path / f"broken{number}.pyz"
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in files.items():
+                archive.writestr(name, b"this is no Python" if name in broken else content)
+        assert start(path) == ""
+
+
+def test_a_record_gives_each_module_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Afterwards the name is free: code of the user's may have a package of the same one."""
+    code = marshal.dumps(compile("value = 7", "one", "exec"))
+    finder = Preloaded("/no/archive", {"only_here": (False, "only_here.py", code)})
+    monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
+    assert importlib.import_module("only_here").value == 7
+    monkeypatch.delitem(sys.modules, "only_here")
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("only_here")
 
 
 def test_every_module_is_compiled_for_this_python_and_never_checked_against_its_source(tmp_path: Path) -> None:
