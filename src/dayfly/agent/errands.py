@@ -38,13 +38,10 @@ EVENT = b"E"
 FINISH = b"F"
 FAIL = b"X"
 
-MAX_CONTENT = 16 * 1024
-"""Bytes of content in one message: what a channel may always come to send, even while others flood (flow.FAIR_SHARE)."""
+MAX_MESSAGE = 128 * 1024
+"""Bytes of one message: few enough for the socket, many enough for 300 MB/s. An event is much smaller."""
 
-MAX_MESSAGE = 64 * 1024
-"""Bytes of any message: an event with a path, every byte of it escaped."""
-
-_BUFFER = 256 * 1024  # bytes of the socket: the process works on while the agent writes
+_BUFFER = 1 << 20  # bytes of the socket: the process works on while the agent writes
 
 
 class Report:
@@ -57,8 +54,8 @@ class Report:
     def content(self, data: bytes | memoryview) -> None:
         view = memoryview(data)
         while view:
-            os.writev(self._says, (CONTENT, view[:MAX_CONTENT]))
-            view = view[MAX_CONTENT:]
+            os.writev(self._says, (CONTENT, view[: MAX_MESSAGE - 1]))
+            view = view[MAX_MESSAGE - 1 :]
 
     def event(self, name: str, fields: dict[str, object]) -> None:
         self._note(EVENT, {"name": name, "fields": fields})
@@ -94,6 +91,7 @@ class Errand(Task):
         says, its_hears = socketpair(AF_UNIX, SOCK_STREAM)
         its_says.setsockopt(SOL_SOCKET, SO_SNDBUF, _BUFFER)
         self._fd = hears.detach()
+        self._left = memoryview(b"")  # of a message of content
         self._drain = Drain(agent.loop, says.detach(), channel)
         os.set_blocking(self._fd, False)
         its = (its_says.fileno(), its_hears.fileno())
@@ -136,29 +134,45 @@ class Errand(Task):
             os.close(fd)
 
     def _read(self) -> None:
+        """One message, as far as there is room for it: what is left of it waits, and with it all that follows."""
         if self._fd < 0:
             return
-        if self._channel.room() < MAX_CONTENT:
+        room = self._channel.room()
+        if not room:
             self._loop.not_readable(self._fd)
-            self._channel.when_room(self._go_on, MAX_CONTENT)
-            return
+            self._channel.when_room(self._go_on)
+        elif self._left:
+            self._pass_on(room)
+        else:
+            self._receive()
+
+    def _receive(self) -> None:
         try:
             message = os.read(self._fd, MAX_MESSAGE)
         except BlockingIOError:
             return
-        if message:
-            self._take(message[:1], message[1:])
-        else:
+        if not message:
             self._channel.fail(problems.OTHER, "the work on files ended without an answer")
+        elif message[:1] == CONTENT:
+            self._left = memoryview(message)[1:]
+            self._pass_on(self._channel.room())
+        else:
+            self._take(message[:1], message[1:])
+
+    def _pass_on(self, room: int) -> None:
+        self._channel.data(STDOUT, self._left[:room])
+        self._left = self._left[room:]
 
     def _go_on(self) -> None:
-        if self._fd >= 0:
+        """There is room again, and perhaps a piece of a message of which the socket tells nothing any more."""
+        while self._left and self._channel.room():
+            self._pass_on(self._channel.room())
+        if self._left:
+            self._channel.when_room(self._go_on)
+        elif self._fd >= 0:
             self._loop.on_readable(self._fd, self._more)
 
     def _take(self, kind: bytes, data: bytes) -> None:
-        if kind == CONTENT:
-            self._channel.data(STDOUT, data)
-            return
         value: Any = load_json(data)
         if kind == EVENT:
             self._channel.event(value["name"], value["fields"])

@@ -22,7 +22,7 @@ KILL_ROUNDS = 200
 NOT_PROCESSES = 20
 """Entries of /proc that are no processes, roughly."""
 
-MANY = 8
+MANY = 32
 """Processes above which everything of the user's is stopped at once, by one system call, before anything is read about
 them: 200 processes that fork leave the agent no time to find them one by one (20 s and more, measured, against 1 s)."""
 
@@ -38,6 +38,23 @@ def send_signal(pid: int, number: int) -> bool:
     except (ProcessLookupError, PermissionError):
         return False
     return True
+
+
+def crowded() -> bool:
+    """Whether there are so many processes that reading about them is to be done while they are stopped."""
+    return os.getpid() == 1 and len(os.listdir("/proc")) > MANY + NOT_PROCESSES
+
+
+def freeze() -> None:
+    """Stop everything but the agent. Only for pid 1: elsewhere -1 means everybody's processes."""
+    if os.getpid() == 1:
+        send_signal(-1, signal.SIGSTOP)
+
+
+def thaw() -> None:
+    """Let go on who is there (also who had been stopped before: that cannot be told any more)."""
+    if os.getpid() == 1:
+        send_signal(-1, signal.SIGCONT)
 
 
 class Killing:
@@ -72,17 +89,13 @@ class Killing:
         self._supervisor.loop.call_later(min(FIRST_PAUSE * 2 ** min(self._rounds, 8), MAX_PAUSE), self.round)
 
     def _freeze(self) -> None:
-        """Stop whatever is not the agent, if there is much of it. Only pid 1 may: elsewhere -1 is everybody's processes."""
-        if os.getpid() != 1 or self._supervisor.user is None:
-            return
-        if self._frozen or len(os.listdir("/proc")) > MANY + NOT_PROCESSES:
+        if self._frozen or crowded():
             self._frozen = True
-            send_signal(-1, signal.SIGSTOP)
+            freeze()
 
     def _thaw(self) -> None:
-        """Who is still there goes on (also who had been stopped before: that cannot be told any more)."""
         if self._frozen:
-            send_signal(-1, signal.SIGCONT)
+            thaw()
 
     def _stopped(self, found: set[int]) -> set[int]:
         """Stop all before killing one: else a fork bomb grows back in the room that each kill makes."""

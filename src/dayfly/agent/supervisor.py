@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import signal
     from collections.abc import Callable, Mapping, Sequence
 
+    from resource import struct_rusage as Usage
+
     from dayfly.agent.loop import Loop
 else:
     import _signal as signal  # see loop.py
@@ -31,6 +33,16 @@ else:
 __all__ = ["DEFAULT_PATH", "Child", "StartFailed", "Supervisor", "User", "exit_fields", "send_signal"]
 
 EX_SOFTWARE = 70  # the exit code of a child of ours that failed before it was anything
+
+
+MAX_REAPED = 16
+"""Dead children that are taken in at once with a look at whose they were. If there are more it is a storm."""
+
+MAX_REAPED_QUICKLY = 64
+STORM_SECONDS = 1.0
+STORM_PAUSE = 0.05
+"""In a storm (a fork bomb's processes die by the thousand, and a system call waits behind 200 others for its turn) the
+dead are only counted, so many at a time, until a second has passed without it; else the agent has no time to answer."""
 
 
 class Supervisor:
@@ -47,6 +59,7 @@ class Supervisor:
         self._next_tag = FIRST_TAG
         self._spent: dict[int, float] = {}  # CPU seconds of the dead, by tag
         self.spent = 0.0  # of all of them
+        self._storm = 0.0  # until when
         self._cpu: dict[int, tuple[float, float, float]] = {}  # by tag: counted, when, and what it really can have been
         self._born = time.monotonic()
         self._cores = len(os.sched_getaffinity(0))
@@ -188,26 +201,45 @@ class Supervisor:
     # --- death ----------------------------------------------------------------------------------------------------
 
     def reap(self) -> None:
-        """Take in every dead child. Known ones are told to their owner; the CPU of orphans goes to their tag."""
-        while True:
+        """Take in the dead children. Known ones are told to their owner; the CPU of orphans goes to their tag."""
+        if self._storm > time.monotonic():
+            self._reap_quickly()
+            return
+        for _ in range(MAX_REAPED):
             try:
                 found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 return
             if found is None or not found.si_pid:
                 return
-            self._bury(found.si_pid)
+            dead = None if found.si_pid in self.children else census.look(found.si_pid)
+            spent = dead.cpu if dead is not None else 0.0
+            self._bury(*os.wait4(found.si_pid, 0), dead.tag if dead is not None else 0, spent)
+        self._storm = time.monotonic() + STORM_SECONDS
+        self.loop.call_later(STORM_PAUSE, self.reap)
 
-    def _bury(self, pid: int) -> None:
-        child = self.children.get(pid)
-        dead = Process(pid, -1, child.tag, False) if child is not None else census.look(pid)
-        if dead is not None and dead.tag in self._spent:
-            self._spent[dead.tag] += dead.cpu
-            self.spent += dead.cpu
-        _, status = os.waitpid(pid, 0)
+    def _reap_quickly(self) -> None:
+        """One system call for each of the dead, who can be thousands a second: nobody asks to whom orphans belonged."""
+        for _ in range(MAX_REAPED_QUICKLY):
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            self._bury(pid, status, usage)
+        self._storm = time.monotonic() + STORM_SECONDS
+        self.loop.call_later(STORM_PAUSE, self.reap)
+
+    def _bury(self, pid: int, status: int, usage: Usage, tag: int = 0, orphan_spent: float = 0.0) -> None:
+        child = self.children.pop(pid, None)
+        spent = usage.ru_utime + usage.ru_stime if child is not None else orphan_spent
+        tag = child.tag if child is not None else tag
+        if tag in self._spent:
+            self._spent[tag] += spent
+            self.spent += spent
         if child is None:
             return
-        del self.children[pid]
         child.status = status
         try:
             child.on_exit(status)
