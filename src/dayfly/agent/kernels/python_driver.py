@@ -63,10 +63,6 @@ class Driver:
 
     def _mend(self) -> None:
         """Whatever the cell closed, replaced or took for itself is as it was."""
-        if sys.gettrace() is not None:
-            sys.settrace(None)
-        if sys.getprofile() is not None:
-            sys.setprofile(None)
         self.streams.restore()
         self.interrupts.install()
 
@@ -82,6 +78,10 @@ class Driver:
         interpreter.forbid_getpass(code)
         outcome = self._guarded(code, f"<cell {run}>")
         self._leave_if_forked()
+        if sys.gettrace() is not None:  # before the answer: what they print at their end belongs to this run
+            sys.settrace(None)
+        if sys.getprofile() is not None:
+            sys.setprofile(None)
         self.streams.flush()
         return {"done": run, **outcome}
 
