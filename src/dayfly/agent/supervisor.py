@@ -23,8 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
     from collections.abc import Callable, Mapping, Sequence
-
-    from resource import struct_rusage as Usage
+    from resource import struct_rusage as Usage  # noqa: N812
 
     from dayfly.agent.loop import Loop
 else:
