@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 else:
     import _signal as signal  # see loop.py
 
-STOP_ROUNDS = 8
-"""Scans in which everything found is stopped before it is killed: a stopped process forks no more."""
+ROUNDS_BEFORE_STOPPING = 5
+"""Scans after which what still forks is stopped before it is killed, however little it is. Not at once: in gVisor, where
+a stopped process's group loses a member, the whole group gets SIGHUP, also those who are to stay."""
 
 KILL_ROUNDS = 200
 """Scans after which a kill gives up and says how many are left; 20 ms apart, so 4 s."""
@@ -81,34 +82,19 @@ class Killing:
             self._thaw()
             self._on_dead(len(self._seen), len(found))
             return
-        if len(found) > 1 and not self._frozen:
-            found = self._stopped(found)
         for pid in found:
             send_signal(pid, signal.SIGKILL)
         self._seen |= found
         self._supervisor.loop.call_later(min(FIRST_PAUSE * 2 ** min(self._rounds, 8), MAX_PAUSE), self.round)
 
     def _freeze(self) -> None:
-        if self._frozen or crowded():
+        if self._frozen or self._rounds > ROUNDS_BEFORE_STOPPING or crowded():
             self._frozen = True
             freeze()
 
     def _thaw(self) -> None:
         if self._frozen:
             thaw()
-
-    def _stopped(self, found: set[int]) -> set[int]:
-        """Stop all before killing one: else a fork bomb grows back in the room that each kill makes."""
-        stopped: set[int] = set()
-        for _ in range(STOP_ROUNDS):
-            fresh = found - stopped
-            if not fresh:
-                break
-            for pid in fresh:
-                send_signal(pid, signal.SIGSTOP)
-            stopped |= fresh
-            found = self._members()
-        return stopped | found
 
     def _members(self) -> set[int]:
         found = self._supervisor.members(self._tag)

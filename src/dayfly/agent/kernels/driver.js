@@ -335,6 +335,7 @@
       for (const one of wanted) if (!process.listeners(event).includes(one)) process.on(event, one);
     }
     if (!process.listeners('SIGINT').includes(interrupted)) process.on('SIGINT', interrupted);
+    if (!process.listeners('SIGHUP').includes(hungUp)) process.on('SIGHUP', hungUp);
     if (!process.listeners('uncaughtException').includes(uncaught)) process.on('uncaughtException', uncaught);
     if (!process.listeners('unhandledRejection').includes(uncaught)) process.on('unhandledRejection', uncaught);
   }
@@ -346,6 +347,9 @@
   function interrupted() {
     if (stop) stop(INTERRUPTED);
   }
+
+  // The agent's way of killing may send one.
+  function hungUp() {}
 
   // Of timers and callbacks: they belong to no run for sure, and must not end the kernel.
   function uncaught(error) {

@@ -31,6 +31,13 @@ class Interrupts:
         self._held = False
         self._pending = False
 
+    def survive_hangups(self) -> None:
+        """The agent stops processes to kill them; their group, and that is the kernel's, then gets a SIGHUP.
+
+        A handler, since what is ignored would stay ignored in programs that are started.
+        """
+        signal.signal(signal.SIGHUP, _ignore)
+
     def install(self) -> None:
         """Take SIGINT (back), which user code may have taken for itself."""
         if signal.getsignal(signal.SIGINT) != self._handle:
@@ -56,6 +63,10 @@ class Interrupts:
         if self._pending:
             self._pending = False
             self._handle(signal.SIGINT, None)
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    pass
 
 
 class Link:

@@ -50,6 +50,7 @@ class Driver:
         """Make the kernel and say so."""
         self.streams.restore()
         self.interrupts.install()
+        self.interrupts.survive_hangups()
         self.kernel, facts = make_kernel(interpreter.main_namespace(), self.publisher)
         self.link.send({"ready": facts})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dayfly.agent.supervisor import send_signal
+from dayfly.agent.killing import crowded, send_signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,15 +29,25 @@ class Stop:
         self._execution = execution
         self._timer: Timer | None = None
         self._killing = False
+        self._asked = False
+        self._grace = 0.0
 
     def begin(self, grace: float) -> None:
-        """Ask, and use force after ``grace`` seconds."""
-        self._kernel.interrupt()
+        """Ask, and use force after ``grace`` seconds. In a crowd, as a fork bomb is, the order is the other way round."""
+        self._grace = grace
+        self._context.loop.call_later(grace / 2, self._execution.discard)
+        if crowded():
+            self._kill_started()
+            return
+        self._ask()
         for one in self._context.members_since(self._execution.since):
             if one.pid != self._kernel.pid:
                 send_signal(one.pid, signal.SIGINT)
-        self._context.loop.call_later(grace / 2, self._execution.discard)
         self._later(grace, self._kill_started)
+
+    def _ask(self) -> None:
+        self._asked = True
+        self._kernel.interrupt()
 
     def answered(self) -> None:
         """The kernel has ended the cell by itself: it stays, with its state."""
@@ -56,7 +66,9 @@ class Stop:
     def _killed(self, killed: int, left: int) -> None:
         self._killing = False
         if self._execution.answer is None and self._kernel.alive:
-            self._later(ANSWER_SECONDS, self._kernel.kill)
+            patience = ANSWER_SECONDS if self._asked else max(self._grace, ANSWER_SECONDS)
+            self._ask()
+            self._later(patience, self._kernel.kill)
         else:
             self._execution.cleared(killed, left)
 
