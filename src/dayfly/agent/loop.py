@@ -167,6 +167,10 @@ class Loop:
             return
         self.on_child()
 
+    def hear_children(self, on: bool) -> None:
+        """Off: deaths cost nothing, not even a signal, and nobody calls ``on_child`` until it is on again."""
+        signal.signal(signal.SIGCHLD, _ignore_signal if on else signal.SIG_DFL)
+
     # --- fork -----------------------------------------------------------------------------------------------------
 
     def abandon(self) -> None:

@@ -38,10 +38,9 @@ MAX_REAPED = 16
 """Dead children that are taken in at once with a look at whose they were. If there are more it is a storm."""
 
 MAX_REAPED_QUICKLY = 64
-STORM_SECONDS = 1.0
 STORM_PAUSE = 0.05
 """In a storm (a fork bomb's processes die by the thousand, and a system call waits behind 200 others for its turn) the
-dead are only counted, so many at a time, until a second has passed without it; else the agent has no time to answer."""
+dead are only counted, so many at a time and no sooner than after a pause; else the agent has no time to answer."""
 
 
 class Supervisor:
@@ -58,7 +57,7 @@ class Supervisor:
         self._next_tag = FIRST_TAG
         self._spent: dict[int, float] = {}  # CPU seconds of the dead, by tag
         self.spent = 0.0  # of all of them
-        self._storm = 0.0  # until when
+        self._storm = False
         self._cpu: dict[int, tuple[float, float, float]] = {}  # by tag: counted, when, and what it really can have been
         self._born = time.monotonic()
         self._cores = len(os.sched_getaffinity(0))
@@ -201,7 +200,7 @@ class Supervisor:
 
     def reap(self) -> None:
         """Take in the dead children. Known ones are told to their owner; the CPU of orphans goes to their tag."""
-        if self._storm > time.monotonic():
+        if self._storm:
             self._reap_quickly()
             return
         for _ in range(MAX_REAPED):
@@ -214,21 +213,33 @@ class Supervisor:
             dead = None if found.si_pid in self.children else census.look(found.si_pid)
             spent = dead.cpu if dead is not None else 0.0
             self._bury(*os.wait4(found.si_pid, 0), dead.tag if dead is not None else 0, spent)
-        self._storm = time.monotonic() + STORM_SECONDS
-        self.loop.call_later(STORM_PAUSE, self.reap)
+        self._begin_storm()
 
-    def _reap_quickly(self) -> None:
+    def _begin_storm(self) -> None:
+        self._storm = True
+        self.loop.hear_children(False)
+        self.loop.call_later(STORM_PAUSE, self._weather_storm)
+
+    def _weather_storm(self) -> None:
+        """A round of counting; the storm is over after one in which few had died."""
+        self._storm = self._reap_quickly() > MAX_REAPED
+        if self._storm:
+            self.loop.call_later(STORM_PAUSE, self._weather_storm)
+        else:
+            self.loop.hear_children(True)
+            self.reap()  # who died just before it was heard again
+
+    def _reap_quickly(self) -> int:
         """One system call for each of the dead, who can be thousands a second: nobody asks to whom orphans belonged."""
-        for _ in range(MAX_REAPED_QUICKLY):
+        for count in range(MAX_REAPED_QUICKLY):
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
-                return
+                return count
             if not pid:
-                return
+                return count
             self._bury(pid, status, usage)
-        self._storm = time.monotonic() + STORM_SECONDS
-        self.loop.call_later(STORM_PAUSE, self.reap)
+        return MAX_REAPED_QUICKLY
 
     def _bury(self, pid: int, status: int, usage: Usage, tag: int = 0, orphan_spent: float = 0.0) -> None:
         child = self.children.pop(pid, None)
