@@ -49,7 +49,7 @@ NEAR_THE_END = 128 * 1024 * 1024
 """Bytes left below which a kernel may map what is left and no more: then even a guard that is starved of CPU is in time."""
 
 GRANT = 4 * 1024 * 1024
-"""Bytes beyond the end that a kernel may have for the run after one that took all."""
+"""Bytes beyond the end that a kernel may have for the run after one that took all. Some such runs more, and it is killed."""
 
 OVERDRAFT = 16 * 1024 * 1024
 """Bytes beyond the limit before anything is killed, so that a kernel that was refused memory can say so and go on. The
@@ -60,12 +60,9 @@ WORTH_KILLING = 16 * 1024 * 1024
 
 CAP_SYS_RESOURCE = 24
 
-AFTER_KILL = 0.3
-"""Seconds that the memory of a dead process may take to come back: until then a further one is only chosen if more
-memory yet is taken."""
-
-DYING = 3.0
-"""Seconds that a killed process may take to be dead, on a busy machine."""
+AFTER_KILL = 3.0
+"""Seconds that a killed process may take to die and its memory to come back, on a busy machine: until then a further one
+is only chosen if more memory yet is taken."""
 
 
 class Guard:
@@ -79,10 +76,9 @@ class Guard:
         self._looked = 0.0
         self._tight = False  # less than half was left at the last look
         self._last = False  # the next look is the last one after a run
-        self._waiting_until = 0.0  # for what was killed to give its memory back
         self._used_at_kill = 0
         self._victim = 0  # its pid
-        self._killed = 0.0
+        self._killed = -AFTER_KILL  # when
         self._may_limit = _may_limit_others()
         self._floor: dict[int, int] = {}  # what they may have mapped in any case
         self._limited: set[int] = set()  # pids of kernels
@@ -116,6 +112,8 @@ class Guard:
         if left < -OVERDRAFT:
             self._kill_for(used)
             return MIN_PAUSE
+        if left >= 0:
+            self._killed = -AFTER_KILL
         if self._may_limit:
             for child in self._kernels():
                 self._limit_to(child, left)
@@ -154,13 +152,12 @@ class Guard:
         return max(mapped + max(0, left - max(0, slack)), self._floor.get(pid, 0))
 
     def ended(self) -> None:
-        """A run has ended. After one that took all, the next one gets a little to free it with: its own code needs some."""
-        if not self._tight or not self._may_limit:
-            return
-        if self._supervisor.limits["data"] - used_memory() - GRANT > -OVERDRAFT:
+        """A run or command has ended. If it took all, the next run gets a little all the same: it may be the one that frees
+        memory, or that of another kernel."""
+        if self._tight and self._may_limit:
             for child in self._kernels():
                 self._floor[child.pid] = _mapped_and_used(child.pid)[0] + GRANT
-        self._look()
+            self._look()
 
     def _kernels(self) -> list[Child]:
         return [child for child in self._supervisor.children.values() if child.forked]
@@ -168,17 +165,15 @@ class Guard:
     # --- the last resort ------------------------------------------------------------------------------------------
 
     def _kill_for(self, used: int) -> None:
-        if used < self._used_at_kill + WORTH_KILLING and self._is_dying():
-            return
+        if self._looked < self._killed + AFTER_KILL:
+            victim = census.look(self._victim)
+            if victim is not None and victim.alive:  # it may still take more, until it notices
+                self._used_at_kill = used
+            if used < self._used_at_kill + WORTH_KILLING:
+                return
+        self._killed = self._looked
         self._used_at_kill = used
         self._kill_largest()
-
-    def _is_dying(self) -> bool:
-        """Whether the last victim may still give memory back."""
-        victim = census.look(self._victim) if self._victim else None
-        if victim is not None and victim.alive and self._looked < self._killed + DYING:
-            self._waiting_until = self._looked + AFTER_KILL
-        return self._looked < self._waiting_until
 
     def _kill_largest(self) -> None:
         user = self._supervisor.user
@@ -188,8 +183,6 @@ class Guard:
             kills = self._supervisor.memory_kills
             kills[largest.tag] = kills.get(largest.tag, 0) + 1
             self._victim = largest.pid
-            self._killed = self._looked
-            self._waiting_until = self._looked + AFTER_KILL
 
 
 def _may_limit_others() -> bool:
