@@ -34,11 +34,12 @@ __all__ = ["DEFAULT_PATH", "Child", "StartFailed", "Supervisor", "User", "exit_f
 EX_SOFTWARE = 70  # the exit code of a child of ours that failed before it was anything
 
 
-MAX_REAPED = 16
+MAX_REAPED = 4
 """Dead children that are taken in at once with a look at whose they were. If there are more it is a storm."""
 
 MAX_REAPED_QUICKLY = 64
 STORM_PAUSE = 0.05
+CALM_ROUNDS = 10
 """In a storm (a fork bomb's processes die by the thousand, and a system call waits behind 200 others for its turn) the
 dead are only counted, so many at a time and no sooner than after a pause; else the agent has no time to answer."""
 
@@ -57,7 +58,7 @@ class Supervisor:
         self._next_tag = FIRST_TAG
         self._spent: dict[int, float] = {}  # CPU seconds of the dead, by tag
         self.spent = 0.0  # of all of them
-        self._storm = False
+        self._storm = 0  # calm rounds that are still to come
         self._cpu: dict[int, tuple[float, float, float]] = {}  # by tag: counted, when, and what it really can have been
         self._born = time.monotonic()
         self._cores = len(os.sched_getaffinity(0))
@@ -216,13 +217,13 @@ class Supervisor:
         self._begin_storm()
 
     def _begin_storm(self) -> None:
-        self._storm = True
+        self._storm = CALM_ROUNDS
         self.loop.hear_children(False)
         self.loop.call_later(STORM_PAUSE, self._weather_storm)
 
     def _weather_storm(self) -> None:
-        """A round of counting; the storm is over after one in which few had died."""
-        self._storm = self._reap_quickly() > MAX_REAPED
+        """A round of counting; the storm is over after some in which few had died."""
+        self._storm = self._storm - 1 if self._reap_quickly() <= MAX_REAPED else CALM_ROUNDS
         if self._storm:
             self.loop.call_later(STORM_PAUSE, self._weather_storm)
         else:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import time
 
+from dayfly.agent.killing import crowded
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dayfly.agent.kernels.contexts import Context
@@ -17,6 +19,9 @@ LOOK = 0.1
 
 LOOK_SHARE = 20.0
 """Looks may take a twentieth of the time: with hundreds of processes each one reads hundreds of files."""
+
+CROWD_PAUSE = 5.0
+"""Seconds without a look while there is a crowd: where hundreds fight for the CPU, one takes the agent 2 s."""
 
 CPUS = os.cpu_count() or 1  # asked once: it is a file, 100 us inside gVisor
 
@@ -59,6 +64,9 @@ class Meter:
     def _look(self) -> None:
         began = time.monotonic()
         self._execution.announce()
+        if began - self._looked < CROWD_PAUSE and crowded():
+            self._look_later(LOOK)
+            return
         total = self._context.cpu_seconds()
         if self._last is None:  # what the context's processes used before the run cannot be told any more
             self._used = self.seconds()
