@@ -81,7 +81,6 @@ class Guard:
         self._killed = -AFTER_KILL  # when
         self._may_limit = _may_limit_others()
         self._floor: dict[int, int] = {}  # what they may have mapped in any case
-        self._limited: set[int] = set()  # pids of kernels
         self._untouched: dict[int, int] = {}  # bytes that they had mapped and not used, when much was left
 
     def wake(self) -> None:
@@ -128,15 +127,12 @@ class Guard:
         limit = self._limit(child.pid, left, mapped, mapped - used)
         try:
             soft, hard = resource.prlimit(child.pid, resource.RLIMIT_AS)
-            if soft == resource.RLIM_INFINITY and child.pid in self._limited:
-                return  # it is starting something at this moment
+            if soft == resource.RLIM_INFINITY:
+                return  # it is starting something at this moment, or is being started itself
             resource.prlimit(child.pid, resource.RLIMIT_AS, (limit, hard))
         except ProcessLookupError:
-            self._limited.discard(child.pid)
             self._untouched.pop(child.pid, None)
             self._floor.pop(child.pid, None)
-        else:
-            self._limited.add(child.pid)
 
     def _limit(self, pid: int, left: int, mapped: int, untouched: int) -> int:
         """Bytes that a kernel may have mapped when ``left`` are left in all. ``untouched``: mapped and not used.

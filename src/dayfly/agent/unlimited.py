@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+NO_LIMIT_YET = 1 << 46
+"""Bytes: more than there can be, but a limit. So that none at all always means: something is being started."""
+
 BREATH = 4 * 1024 * 1024
 """Bytes: a traceback's text, an answer, the buffer for the next request."""
 
@@ -21,7 +24,11 @@ SPAWNING = ("fork", "forkpty", "posix_spawn", "posix_spawnp", "system")
 def start_unlimited() -> None:
     """Wrap what starts processes, once, before any code of the user runs."""
     import _posixsubprocess
+    import resource
 
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if hard == resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_AS, (NO_LIMIT_YET, hard))
     for name in SPAWNING:
         if hasattr(os, name):
             setattr(os, name, _wrapped(getattr(os, name)))
