@@ -31,7 +31,8 @@
 
   // --- writing ------------------------------------------------------------------------------------------------------
   // An interrupt breaks code off anywhere, also inside of node's streams, which are out of order ever after. So nothing
-  // here uses them; and what was broken off in the middle of a record is sent before anything else is.
+  // here uses them. A record that was broken off is sent on before anything else is, unless it was in the system call
+  // itself: then it has left, as far as can be told.
 
   const pause = new Int32Array(new SharedArrayBuffer(4));
 
@@ -40,6 +41,12 @@
       this.fd = fd;
       this.waiting = [];
       this.at = 0;
+      this.resting = false;
+    }
+
+    brokenOff() {
+      if (this.waiting.length && this.at === 0 && !this.resting) this.waiting.shift();
+      this.resting = false;
     }
 
     write(buffer) {
@@ -57,7 +64,9 @@
         return fs.writeSync(this.fd, buffer, this.at);
       } catch (error) {
         if (error.code !== 'EAGAIN') throw error;
+        this.resting = true;
         Atomics.wait(pause, 0, 0, 1); // the reader is slow: that is back-pressure, not an error
+        this.resting = false;
         return 0;
       }
     }
@@ -67,8 +76,8 @@
 
   // In the place of a stream's `write`.
   function plainWrite(fd) {
-    const target = new Outlet(fd);
     return (chunk, encoding, callback) => {
+      const target = new Outlet(fd); // what was broken off of earlier text is not worth a repetition
       const known = typeof encoding === 'string' ? encoding : 'utf8';
       target.write(typeof chunk === 'string' ? Buffer.from(chunk, known) : Buffer.from(chunk));
       const done = typeof encoding === 'function' ? encoding : callback;
@@ -154,7 +163,9 @@
     try {
       return guard.runInThisContext({ breakOnSigint: true });
     } catch (error) {
-      throw error && error.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED' ? INTERRUPTED : error;
+      if (!error || error.code !== 'ERR_SCRIPT_EXECUTION_INTERRUPTED') throw error;
+      outlet.brokenOff();
+      throw INTERRUPTED;
     }
   }
 

@@ -38,7 +38,7 @@ __dayfly_complaint() {
 
 exec {__dayfly_out}>&1 {__dayfly_err}>&2
 builtin trap __dayfly_interrupt INT
-builtin trap : HUP # the agent's way of killing may send one; not ignored, since that would be inherited
+builtin trap 'builtin true' HUP # the agent's way of killing may send one; not ignored, since that would be inherited
 builtin printf 'ready\0' >&"$__dayfly_fd"
 while __dayfly_next; do
   __dayfly_interrupted=0
