@@ -1,7 +1,7 @@
 """Where a path leads, found step by step through directory descriptors.
 
 The rule about symbolic links. Going down from "/", the first directory that the user could write to is where the *user's
-tree* begins: /tmp, and at the latest the home. A link above it is the image's own (/bin -> usr/bin) and is followed like the kernel does.
+tree* begins, such as /tmp; and the home is always a tree of its own. A link above it is the image's own (/bin -> usr/bin) and is followed like the kernel does.
 A link inside it may have been made by hostile code, so it is followed only as far as it stays inside that same tree: what
 names something in the home never leads out of the home. ``..`` is refused in what the caller gives; in a link it is
 taken for what it means, never by textual shortening. /proc, /sys and /dev (but for /dev/shm) have no content for us.
@@ -149,7 +149,7 @@ class _Walk:
                 rest = pending[index + 1 :]
                 if name == b"..":
                     return self._up(done) + rest
-                if tree is None and (done == self._finder.home or self._finder.owns(os.fstat(directory))):
+                if done == self._finder.home or (tree is None and self._finder.owns(os.fstat(directory))):
                     tree = list(done)
                 status = self._look(name, directory, bool(rest))
                 if status is not None and stat.S_ISLNK(status.st_mode) and (rest or self._follow):
