@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import given
@@ -67,15 +68,13 @@ def test_children_are_found_by_descent() -> None:
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
-        grandchild = os.fork()
-        if grandchild:
-            os.write(write_end, str(grandchild).encode())
-        os.read(os.dup(read_end), 0)
-        os.pause() if hasattr(os, "pause") else __import__("signal").pause()
+        if grandchild := os.fork():
+            os.write(write_end, b"%d" % grandchild)
+        signal.pause()
     grandchild = int(os.read(read_end, 20))
     found = {one.pid for one in census.descendants({child}, {child})}
     for pid in (grandchild, child):
-        os.kill(pid, 9)
+        os.kill(pid, signal.SIGKILL)
     os.waitpid(child, 0)
     assert {child, grandchild} <= found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import select
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from dayfly.boundaries.fake import FakeBoundary
 from dayfly.wire.messages import Goodbye
 from tests.agent.conftest import OpenRoom, open_room
-from tests.agent.host import USER, Host
+from tests.agent.host import USER, Call, Host
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="module")]
 
@@ -107,6 +108,27 @@ async def test_when_the_host_goes_away_an_agent_without_a_cell_takes_its_childre
             readable, _, _ = select.select([pidfd], [], [], 10)
             assert readable
             os.close(pidfd)
+
+
+async def test_a_file_worker_that_dies_is_replaced(agents: Path, tmp_path: Path) -> None:
+    async with open_room(FakeBoundary(trusted_code=True, directory=tmp_path), agents) as host:
+        await (await host.write("file", b"x")).result()
+        assert host.welcome is not None
+        for pid in children(int(str(host.welcome.facts["pid"]))):
+            os.kill(pid, signal.SIGKILL)
+        replies = [await host.open("file.stat", path="file", follow=False) for _ in range(3)]
+        answers = [reply.failure.code if reply.failure else reply.value for reply in replies if await over(host, reply)]
+        assert answers[-1] != "other"
+        assert await host.read("file") == b"x"
+
+
+async def over(host: Host, call: Call) -> bool:
+    await host.until(lambda: call.done)
+    return True
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 async def test_goodbye_ends_the_agent_in_good_order(room: Host) -> None:
