@@ -51,7 +51,8 @@ def set_environment(environment: Mapping[str, str]) -> None:
 
 
 def hide_the_agent() -> None:
-    """Its modules would shadow packages of the user's; what is loaded stays loaded."""
+    """Its modules would shadow packages of the user's; what is loaded stays loaded. Nor does its finder serve any more."""
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not hasattr(finder, "archive")]
     for name in [name for name in sys.modules if name == "dayfly" or name.startswith("dayfly.")]:
         del sys.modules[name]
 
