@@ -18,7 +18,10 @@ class Done:
     stdout: str
     stderr: str
     results: list[tuple[dict[str, Any], bool]]
-    count: int
+
+    @property
+    def count(self) -> int:
+        return int(self.fields["count"])
 
     @property
     def status(self) -> str:
@@ -52,9 +55,8 @@ class Room:
 
     async def end(self, call: Call) -> Done:
         fields = await call.result()
-        count = next((found["count"] for name, found in call.events if name == "started"), 0)
         out, err = (bytes(call.streams.get(number, b"")).decode("utf-8", "replace") for number in (1, 2))
-        return Done(fields, out, err, list(records(bytes(call.streams.get(RESULTS, b"")))), count)
+        return Done(fields, out, err, list(records(bytes(call.streams.get(RESULTS, b"")))))
 
     async def run(self, code: str, language: str = "python", **more: Any) -> Done:
         return await self.end(await self.start(code, language, **more))

@@ -105,6 +105,13 @@ async def test_the_next_run_works_whatever_the_last_one_set(room: Room, damage: 
     await room.host.ask("context.remove", context="damaged")
 
 
+async def test_an_interrupt_that_comes_after_the_cell_does_not_break_the_next(room: Room) -> None:
+    await bash(room, "rm -f sent; (sleep 0.1; kill -INT $$; touch sent) &", context="late")
+    await bash(room, "until [ -e sent ]; do sleep 0.01; done", context="watcher")
+    done = await bash(room, "echo in full; echo again", context="late")
+    assert (done.stdout, done.fields["exit_code"]) == ("in full\nagain\n", 0)
+
+
 async def test_bytes_of_any_kind_pass_in_and_out(room: Room) -> None:
     done = await bash(room, "printf '%s' 'é😀'; printf '\\377' | od -An -tx1")
     assert done.stdout == "é😀 ff\n"

@@ -29,7 +29,7 @@ BOUND = 20.0
         ("bash", "f() { while :; do sleep 0.01; done; }; echo go; f; echo not reached"),
         ("bash", "echo go; sleep 600 | cat; echo not reached"),
         ("bash", "echo go; x=$(sleep 600); echo not reached"),
-        ("bash", "echo go; (while :; do :; done); echo not reached"),
+        ("bash", "(echo go; while :; do :; done); echo not reached"),
         ("javascript", "console.log('go'); while (true) {}"),
         ("javascript", "setTimeout(() => console.log('go'), 50); await new Promise(() => {})"),
         ("javascript", "console.log('go'); for (;;) { try { for (;;); } catch {} }"),

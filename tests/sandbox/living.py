@@ -27,6 +27,7 @@ async def living(script: Script | None, **limits: Any) -> AsyncIterator[tuple[Li
 
 
 DONE: dict[str, Any] = {
+    "count": 1,
     "status": "ok",
     "error": None,
     "state_survived": True,

@@ -26,13 +26,12 @@ def now() -> float:
 
 async def test_an_honest_run_gives_its_output_results_and_outcome() -> None:
     async def script(asked: Asked) -> None:
-        await asked.event("started", count=3)
         await asked.data(STDOUT, "h\u00e9".encode()[:2])
         await asked.data(STDOUT, "h\u00e9llo".encode()[2:])
         await asked.data(STDERR, b"\xff")
         record = json.dumps({"data": {"text/plain": "42", "image/png": "iVBO"}, "metadata": {}, "main": True}).encode()
         await asked.data(RESULTS, len(record).to_bytes(4, "big") + record)
-        await asked.finish(**DONE)
+        await asked.finish(**{**DONE, "count": 3})
 
     async with living(script) as (life, _):
         done = await life.execute("42")
@@ -99,7 +98,8 @@ async def forge(asked: Asked, message: Message, channel: int) -> None:
     [
         ("another greeting", Welcome(1, "x", {}), False),
         ("an event the table does not list", Event("ready", {}), True),
-        ("an event with other fields", Event("started", {"count": "1"}), True),
+        ("an event of another operation", Event("started", {"pid": 1}), True),
+        ("an answer with a field of another type", Finish({**DONE, "count": "1"}), True),
         ("an answer with missing fields", Finish({"status": "ok"}), True),
         ("an answer with unknown fields", Finish({**DONE, "extra": 1}), True),
     ],
@@ -222,7 +222,6 @@ async def test_cancelling_a_run_interrupts_it_inside_first() -> None:
     interrupted = asyncio.Event()
 
     async def script(asked: Asked) -> None:
-        await asked.event("started", count=1)
         await asked.wait_for(Event)
         interrupted.set()
         await asked.finish(**{**DONE, "status": "interrupted"})
@@ -312,7 +311,7 @@ async def test_idle_and_lifetime_end_a_sandbox_on_the_held_clock() -> None:
     async def busy(asked: Asked) -> None:
         while True:
             await asyncio.sleep(1)
-            await asked.event("started", count=1)
+            await asked.data(STDOUT, b".")
 
     async with living(busy, idle_seconds=30, lifetime_seconds=100, run_seconds=1000) as (life, _):
         done = await life.execute("1")

@@ -65,7 +65,7 @@ class Process:
 
     @property
     def started(self) -> int:
-        """In ticks (1/100 s) of ``now_in_ticks``."""
+        """In ticks (1/100 s) of ``in_ticks``."""
         return self._number(19)
 
     def load(self) -> None:
@@ -85,9 +85,9 @@ def stat_fields(pid: int) -> list[bytes]:
     return fields if len(fields) >= 22 else []
 
 
-def now_in_ticks() -> int:
-    """A process that starts from now on has ``started`` at or above this."""
-    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS)
+def in_ticks(moment: float) -> int:
+    """A process that starts after ``moment``, a time of ``time.monotonic``, has ``started`` at or above this."""
+    return int((time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic() + moment) * TICKS)
 
 
 def look(pid: int) -> Process | None:

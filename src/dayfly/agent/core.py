@@ -70,16 +70,21 @@ class Agent:
         self._parts: dict[object, object] = {}
         self._prestart: list[str] = []
         self.running = 0  # runs and commands under way
+        self._waking = False  # a timer that wakes the guard is running
         self._guard: Guard | None = None  # of memory; made when something runs longer than a moment
         for name, target in HANDLERS.items():
             self.session.handlers[name] = self._lazily(name, target)
 
     def _lazily(self, name: str, target: str) -> Callable[[Channel, dict[str, object]], Task | None]:
+        loaded: dict[str, Callable[..., Any]] = {}
+
         def handle(channel: Channel, params: dict[str, object]) -> Task | None:
             if name == "execute":
                 self.runs(1)
                 channel.after = lambda: self.runs(-1)
-            return load(target)(self, channel, params)  # type: ignore[no-any-return]
+            if name not in loaded:
+                loaded[name] = load(target)
+            return loaded[name](self, channel, params)  # type: ignore[no-any-return]
 
         return handle
 
@@ -98,10 +103,13 @@ class Agent:
             self._guard.ended()
 
     def _guard_soon(self) -> None:
-        if self.supervisor.user is not None and "data" in self.supervisor.limits:
+        guarded = self.supervisor.user is not None and "data" in self.supervisor.limits
+        if guarded and not self._waking:
+            self._waking = True
             self.loop.call_later(FIRST_LOOK, self._wake_guard)
 
     def _wake_guard(self) -> None:
+        self._waking = False
         if self._guard is None:
             from dayfly.agent.memory import Guard
 

@@ -95,7 +95,11 @@ class Loop:
     # --- time -----------------------------------------------------------------------------------------------------
 
     def call_later(self, seconds: float, callback: Callback) -> Timer:
-        timer = Timer(time.monotonic() + seconds, callback)
+        return self.call_at(time.monotonic() + seconds, callback)
+
+    def call_at(self, due: float, callback: Callback) -> Timer:
+        """``due`` is a time of ``time.monotonic``: who knows it spares the 10 us that the clock takes inside gVisor."""
+        timer = Timer(due, callback)
         self._timers.append(timer)
         return timer
 
@@ -116,41 +120,35 @@ class Loop:
 
     def step(self) -> None:
         """One round: wait for something and serve it."""
-        for fd, events in self._wait():
+        for fd, events in self._poll.poll(self._serve_timers()):
             if events & ~select.EPOLLOUT:  # end and failure show as readable, or as writable where nobody reads
                 self._serve(fd, self._readers)
             if events & ~select.EPOLLIN:
                 self._serve(fd, self._writers)
-        self._serve_timers()
         soon, self._soon = self._soon[:MAX_SOON], self._soon[MAX_SOON:]
         for callback in soon:
             self._guarded(callback)
-
-    def _wait(self) -> list[tuple[int, int]]:
-        return self._poll.poll(self._timeout())
-
-    def _timeout(self) -> float:
-        if self._soon:
-            return 0
-        self._timers = [timer for timer in self._timers if timer.callback is not None]
-        if not self._timers:
-            return -1
-        return max(0.0, min(timer.due for timer in self._timers) - time.monotonic())
 
     def _serve(self, fd: int, table: dict[int, Callback]) -> None:
         callback = table.get(fd)
         if callback is not None and not self._guarded(callback):
             self.forget(fd)
 
-    def _serve_timers(self) -> None:
+    def _serve_timers(self) -> float:
+        """Call what is due; how many seconds to wait then, -1 for as long as it takes."""
+        self._timers = [timer for timer in self._timers if timer.callback is not None]
         if not self._timers:
-            return
+            return 0 if self._soon else -1
         now = time.monotonic()
-        for timer in [timer for timer in self._timers if timer.due <= now]:
+        due = [timer for timer in self._timers if timer.due <= now]
+        for timer in due:
             self._timers.remove(timer)
             callback = timer.callback
             if callback is not None:
                 self._guarded(callback)
+        if due or self._soon:
+            return 0
+        return min(timer.due for timer in self._timers) - now
 
     def _guarded(self, callback: Callback) -> bool:
         try:

@@ -293,7 +293,7 @@ class Supervisor:
         """SIGKILL everything of ``tag``, again and again until nothing is left; then ``on_dead(killed, left)``.
 
         ``spare`` is a process that stays (the kernel whose run is being cleared away); ``since`` spares what is older, in
-        ticks of ``census.now_in_ticks``.
+        ticks of ``census.in_ticks``.
         """
         Killing(self, tag, on_dead, spare, since).round()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -63,8 +62,8 @@ class PipeStream:
     def __init__(self, read_fd: int, write_fd: int) -> None:
         os.set_blocking(read_fd, False)
         os.set_blocking(write_fd, False)
-        self._reading = _End(read_fd)
-        self._writing = _End(write_fd)
+        self._reading = _End(read_fd, writing=False)
+        self._writing = _End(write_fd, writing=True)
         self._size = SMALL_READ
 
     def __repr__(self) -> str:
@@ -80,7 +79,7 @@ class PipeStream:
             try:
                 data = os.read(end.fd, size)
             except BlockingIOError:
-                await end.ready(_add_reader, _remove_reader)
+                await end.ready()
                 continue
             self._size = PIPE_SIZE if len(data) == size else SMALL_READ
             end.moved += len(data)
@@ -98,7 +97,7 @@ class PipeStream:
             try:
                 done = os.writev(end.fd, views[first : first + MAX_BUFFERS])
             except BlockingIOError:
-                await end.ready(_add_writer, _remove_writer)
+                await end.ready()
                 continue
             end.moved += done
             while first < len(views) and done >= len(views[first]):
@@ -108,17 +107,19 @@ class PipeStream:
                 views[first] = views[first][done:]
 
     def close(self) -> None:
-        self._writing.close(_remove_writer)
-        self._reading.close(_remove_reader)
+        self._writing.close()
+        self._reading.close()
 
 
 class _End:
-    """One descriptor: who waits for it, and how much it moved without waiting."""
+    """One descriptor: who waits for it, and how much it moved without waiting. Used on one loop."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, *, writing: bool) -> None:
         self.fd = fd
         self.moved = 0
+        self._writing = writing
         self._waiting: asyncio.Future[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # that watches the descriptor
 
     @property
     def closed(self) -> bool:
@@ -129,52 +130,41 @@ class _End:
             self.moved = 0
             await asyncio.sleep(0)
 
-    async def ready(self, add: _Register, remove: _Unregister) -> None:
+    async def ready(self) -> None:
         """Wait until the descriptor can be used, or is closed by us."""
-        loop = asyncio.get_running_loop()
         self.moved = 0
-        self._waiting = waiting = loop.create_future()
-        add(loop, self.fd, waiting)
+        self._waiting = waiting = asyncio.get_running_loop().create_future()
+        if self._loop is None:
+            self._loop = waiting.get_loop()
+            (self._loop.add_writer if self._writing else self._loop.add_reader)(self.fd, self._can_be_used)
         try:
             await waiting
         finally:
-            if self._waiting is waiting:  # else ``close`` has unregistered it; the number may be another file's by now
+            if self._waiting is waiting:
                 self._waiting = None
-                remove(loop, self.fd)
 
-    def close(self, remove: _Unregister) -> None:
+    def _can_be_used(self) -> None:
+        """The descriptor stays watched for who waits next, which spares two system calls for every message."""
+        if self._waiting is None:
+            self._forget()
+        else:
+            _wake(self._waiting)
+
+    def _forget(self) -> None:
+        loop, self._loop = self._loop, None
+        if loop is not None and not loop.is_closed():
+            (loop.remove_writer if self._writing else loop.remove_reader)(self.fd)
+
+    def close(self) -> None:
         if self.closed:
             return
+        self._forget()
+        if self._waiting is not None:
+            _wake(self._waiting)
         fd, self.fd = self.fd, -1
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None:
-            remove(waiting.get_loop(), fd)
-            _wake(waiting)
         forks.close(fd)
-
-
-_Register = Callable[[asyncio.AbstractEventLoop, int, "asyncio.Future[None]"], None]
-_Unregister = Callable[[asyncio.AbstractEventLoop, int], object]
 
 
 def _wake(waiting: asyncio.Future[None]) -> None:
     if not waiting.done():
         waiting.set_result(None)
-
-
-def _add_reader(loop: asyncio.AbstractEventLoop, fd: int, waiting: asyncio.Future[None]) -> None:
-    loop.add_reader(fd, _wake, waiting)
-
-
-def _add_writer(loop: asyncio.AbstractEventLoop, fd: int, waiting: asyncio.Future[None]) -> None:
-    loop.add_writer(fd, _wake, waiting)
-
-
-def _remove_reader(loop: asyncio.AbstractEventLoop, fd: int) -> None:
-    if not loop.is_closed():
-        loop.remove_reader(fd)
-
-
-def _remove_writer(loop: asyncio.AbstractEventLoop, fd: int) -> None:
-    if not loop.is_closed():
-        loop.remove_writer(fd)

@@ -15,7 +15,7 @@ from dayfly.sandbox.runs import Run
 from dayfly.spec import EndReason, Execution, ExecutionError, Outcome, Result
 from dayfly.wire import operations as ops
 from dayfly.wire.errors import RemoteProtocolError
-from dayfly.wire.messages import Data, Event, Message
+from dayfly.wire.messages import Data, Message
 
 __all__ = ["Context", "ExecutionCalls", "ExecutionSink"]
 
@@ -63,7 +63,6 @@ class _Collector:
 
     def __init__(self, output: int, sink: ExecutionSink | None) -> None:
         self.budget = Budget(output)
-        self.count = 0
         self.results: list[Result] = []
         self.out = TextReader()
         self.err = TextReader()
@@ -79,8 +78,6 @@ class _Collector:
                 text = self.err.feed(self.budget.take(message.data))
                 return self._sink.stderr(text) if self._sink and text else None
             return self._take_results(message.data)
-        if isinstance(message, Event) and message.name == "started":
-            self.count = message.fields["count"]  # type: ignore[assignment]
         return None
 
     def _take_results(self, data: bytes) -> Coroutine[None, None, None] | None:
@@ -201,7 +198,7 @@ def _execution(value: dict[str, Any], collector: _Collector, run: Run, duration:
         stderr=collector.err.text,
         results=tuple(collector.results),
         error=_error(value.get("error")),
-        execution_count=collector.count,
+        execution_count=max(0, value["count"]),
         exit_code=value.get("exit_code"),
         signal=value.get("signal"),
         state_survived=value["state_survived"],

@@ -60,10 +60,11 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls):
         self._link = Link(cell.stream, self._link_lost)
         self._reports = (*cell.limits, *_host_reports(spec))
         self._inside = Inside(self._link, spec.limits, self._reports, self)
-        self._look = asyncio.Event()
         self._spare: asyncio.TimerHandle | None = None
-        self._tasks = [asyncio.ensure_future(self._watch_cell()), asyncio.ensure_future(self._keep_time())]
         self._killing: asyncio.Task[CellEnd] | None = None
+        self._watching = asyncio.ensure_future(self._watch_cell())
+        self._keeper = asyncio.get_running_loop().call_soon(self._keep_time)
+        self._look_at = now
 
     def __repr__(self) -> str:
         state = f"ended: {self._end.reason}" if self._end else "ready"
@@ -178,9 +179,9 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls):
             self._end = end
         if self._spare is not None:
             self._spare.cancel()
+        self._keeper.cancel()
         await self._link.close()
         self._gone.set()
-        self._look.set()
 
     # --- time -----------------------------------------------------------------------------------------------------
 
@@ -195,25 +196,33 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls):
         self._wake_up()
         self._deadlines.calls += 1
         if self._deadlines.calls == 1:
-            self._deadlines.last_call = asyncio.get_running_loop().time()
-            self._look.set()
+            now = self._deadlines.last_call = asyncio.get_running_loop().time()
+            self._look_by(now + PING_SECONDS)
 
     def call_ends(self) -> None:
         self._deadlines.calls -= 1
         self._deadlines.last_call = asyncio.get_running_loop().time()
 
-    async def _keep_time(self) -> None:
-        loop = asyncio.get_running_loop()
-        while not self._gone.is_set():
-            due = self._due(loop.time())
-            if due.end is not None:
-                await self.kill(due.end, due.detail)
-                return
-            if due.ping:
-                self._ping()
-            self._look.clear()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._look.wait(), max(0.05, due.look_again - loop.time()))
+    def _keep_time(self) -> None:
+        now = asyncio.get_running_loop().time()
+        due = self._due(now)
+        if due.end is not None:
+            if self._killing is None:
+                self._killing = asyncio.ensure_future(self._cell.kill(due.end, due.detail))
+            return
+        if due.ping:
+            self._ping()
+        self._look_later(max(now + 0.05, due.look_again))
+
+    def _look_by(self, when: float) -> None:
+        """Look no later than then. (A look too many costs less than moving the timer with every call.)"""
+        if when < self._look_at:
+            self._keeper.cancel()
+            self._look_later(when)
+
+    def _look_later(self, when: float) -> None:
+        self._look_at = when
+        self._keeper = asyncio.get_running_loop().call_at(when, self._keep_time)
 
     def _due(self, now: float) -> Due:
         return self._deadlines.due(now, last_heard=self._link.last_heard, starved=self._starved(now))

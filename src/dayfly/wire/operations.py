@@ -72,8 +72,8 @@ EXECUTE = Operation(
     {"context": str, "language": str, "code": str, "cpu_seconds": NUMBER, "output": int},
     # interrupt: SIGINT, and after ``grace`` seconds SIGKILL for what is left of the run.
     to_acceptor={"interrupt": {"grace": NUMBER}},
-    to_opener={"started": {"count": int}},
     finish={
+        "count": int,  # of the context's runs, from 1; 0: it never began
         "status": str,  # ok | error | interrupted | cpu_limit | died (the kernel ended: exit_code or signal)
         "error": (dict, type(None)),  # {"name", "value", "traceback"}: text
         "state_survived": bool,

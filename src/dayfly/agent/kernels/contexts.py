@@ -150,6 +150,7 @@ class Context(Owner):
     def _ready(self) -> None:
         assert self.kernel is not None
         self.kernel.ready = True
+        self.kernel.cpu_seconds()  # its start is no run's
         waiting, self._prepares = self._prepares, []
         for channel in waiting:
             channel.finish({"pid": self.kernel.pid})

@@ -41,6 +41,10 @@ builtin trap __dayfly_interrupt INT
 builtin trap 'builtin true' HUP # the agent's way of killing may send one; not ignored, since that would be inherited
 builtin printf 'ready\0' >&"$__dayfly_fd"
 while __dayfly_next; do
+  # An interrupt may have come after the last cell had ended by itself: it is not this one's.
+  builtin trap - DEBUG
+  builtin shopt -u extdebug
+  builtin set +T
   __dayfly_interrupted=0
   builtin . "$__dayfly_cell"
   __dayfly_status=$?

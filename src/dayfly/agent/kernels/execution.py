@@ -6,7 +6,7 @@ results too, and, if it was stopped or the kernel died, what the run had started
 
 from __future__ import annotations
 
-from dayfly.agent.census import now_in_ticks
+from dayfly.agent.census import in_ticks
 from dayfly.agent.kernels import records
 from dayfly.agent.kernels.meter import Meter
 from dayfly.agent.kernels.stop import Stop
@@ -25,10 +25,7 @@ if TYPE_CHECKING:
     from dayfly.agent.session import Channel
 
 ENOUGH = 2048
-"""Bytes of room that are worth going on for; at the least what ``ANNOUNCEMENT`` keeps free, and more."""
-
-ANNOUNCEMENT = 1024
-"""Bytes of room that the event ``started`` may take; it is a hundred."""
+"""Bytes of room that are worth going on for."""
 
 STOP_GRACE = 0.3
 """Seconds between SIGINT and SIGKILL where the host names none."""
@@ -45,7 +42,6 @@ class Execution(Task):
         self.code = str(params["code"])
         self.cap = max(0, int(params["output"]))  # type: ignore[call-overload]
         self.number = 0
-        self.since = 0
         self.stop: Stop | None = None
         self.answer: dict[str, object] | None = None  # the kernel's "done"
         self._context = context
@@ -58,7 +54,6 @@ class Execution(Task):
         self._cleared = True
         self._over = False
         self._meter: Meter | None = None
-        self._announced = False
         self._memory_kills = 0
 
     # --- beginning ------------------------------------------------------------------------------------------------
@@ -67,17 +62,16 @@ class Execution(Task):
         """Its turn has come."""
         self._kernel = kernel
         self.number = number
-        self.since = now_in_ticks()
         self._meter = Meter(self._context, kernel, self._cpu_cap, self)
         self._memory_kills = self._context.memory_kills()
         kernel.send(number, self.code, self.cap)
         self.code = ""
 
-    def announce(self) -> None:
-        """Say that it has begun: with the first thing there is to say, so that a short run is one message, not two."""
-        if not self._announced:
-            self._announced = True
-            self.channel.event("started", {"count": self.number})
+    @property
+    def since(self) -> int:
+        """When it began, in ticks: what is older than that is not of this run."""
+        assert self._meter is not None
+        return in_ticks(self._meter.began)
 
     # --- what the host says ---------------------------------------------------------------------------------------
 
@@ -117,8 +111,8 @@ class Execution(Task):
         """Bytes of output wanted now. What is beyond the cap is read too, and dropped."""
         if not self._left or self._over:
             return UNLIMITED
-        room = self.channel.room() - (0 if self._announced else ANNOUNCEMENT)
-        if room <= 0:  # the window is full, or the connection is being drained for a checkpoint
+        room = self.channel.room()
+        if not room:  # the window is full, or the connection is being drained for a checkpoint
             self._wait_for_room()
             return 0
         return room
@@ -135,7 +129,6 @@ class Execution(Task):
         kept = data[: self._left]
         self._left -= len(kept)
         self._dropped += len(data) - len(kept)
-        self.announce()
         self.channel.data(stream, kept)
 
     def show(self, display: dict[str, object]) -> None:
@@ -151,7 +144,6 @@ class Execution(Task):
             if len(record) > self._left:
                 return
         self._left -= len(record)
-        self.announce()
         self._results.append(memoryview(record))
         self._send_results()
 
@@ -244,10 +236,9 @@ class Execution(Task):
         if limit is None and kernel is not None and self._context.memory_kills() > self._memory_kills:
             limit = "memory"
         self._over = True
-        if kernel is not None:
-            self.announce()
         self.channel.finish(
             {
+                "count": self.number,
                 "status": status,
                 "error": error,
                 "state_survived": kernel is None or (self.answer is not None and kernel.alive),

@@ -55,6 +55,7 @@ class IPythonKernel:
         self._shell.builtin_trap.__enter__()  # for good: threads want ``get_ipython`` between the runs too
         self._shell.display_trap.__enter__()
         self._cleanups = len(self._shell.input_transformers_cleanup)
+        self._callbacks = len(self._shell.events.callbacks["post_execute"])
         self._number = 0
 
     def run(self, source: str, name: str) -> None:
@@ -71,6 +72,8 @@ class IPythonKernel:
     def finish(self) -> None:
         """After the cell, still part of the run: figures are drawn here. Raises what magics and callbacks only showed."""
         shell = self._shell
+        if len(shell.events.callbacks["post_execute"]) != self._callbacks:  # figures, as a rule: they take their time
+            self._publisher.flush()
         shell.events.trigger("post_execute")
         if shell.events.callbacks["post_run_cell"]:
             shell.events.trigger("post_run_cell", ExecutionResult(None))
@@ -113,7 +116,7 @@ class IPythonKernel:
     def _show(self, value: object) -> None:
         data, metadata = self._shell.display_formatter.format(value)
         if data:
-            self._publisher.publish(data, metadata, main=True)
+            self._publisher.publish_last(data, metadata)
 
 
 class CellInfo:

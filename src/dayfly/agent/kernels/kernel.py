@@ -59,6 +59,7 @@ class Kernel:
     def __init__(self, supervisor: Supervisor, tag: int, codec: Codec, owner: Owner) -> None:
         self.ready = False
         self.used = False
+        self.cpu_known = 0.0  # seconds that it had used when last asked
         self.broken: str | None = None
         self.environment = dict(supervisor.environment)
         self.pipes: list[Pipe] = []
@@ -83,9 +84,10 @@ class Kernel:
     def cpu_seconds(self) -> float:
         """CPU of the process itself, without children: one system call, cheap enough for every run."""
         try:
-            return time.clock_gettime((~self.pid << 3) | 2)  # the clock of another process, see clock_getcpuclockid
-        except OSError:
-            return 0.0
+            self.cpu_known = time.clock_gettime((~self.pid << 3) | 2)  # another process's clock: clock_getcpuclockid
+        except OSError:  # it is gone
+            return self.cpu_known
+        return self.cpu_known
 
     # --- starting -------------------------------------------------------------------------------------------------
 
@@ -166,6 +168,7 @@ class Kernel:
         except OSError:
             data = b""
         if data:
+            self._pipes_may_hold_more()
             self._codec.feed(data)
             self._deliver()
         else:  # it is dying, as a rule: then its exit says more
@@ -233,7 +236,12 @@ class Kernel:
         self._close_control()
         self.kill()
 
+    def _pipes_may_hold_more(self) -> None:
+        for one in self.pipes:
+            one.empty = False
+
     def _exited(self, status: int) -> None:
+        self._pipes_may_hold_more()
         self._paused = False
         while self._control >= 0:  # what it had said before; bounded by the socket's buffer
             self._readable_or_close()

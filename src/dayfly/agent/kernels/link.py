@@ -76,14 +76,14 @@ class Link:
         self._fd = fd
         self._interrupts = interrupts
         self._buffer = bytearray()
+        self._late = b""
         self._lock = _thread.allocate_lock()
         self._main = _thread.get_ident()
-        self._pid = os.getpid()
+        self.is_mine = True  # false in a process that user code forked: it has no say here
+        os.register_at_fork(after_in_child=self._disown)  # a flag, since asking for the pid is a system call
 
-    @property
-    def is_mine(self) -> bool:
-        """False in a process that user code forked: it has no say here."""
-        return os.getpid() == self._pid
+    def _disown(self) -> None:
+        self.is_mine = False
 
     def receive(self) -> dict[str, object] | None:
         """The agent's next record; ``None`` when the agent is gone."""
@@ -103,6 +103,15 @@ class Link:
     def send(self, record: dict[str, object]) -> None:
         self.send_bytes(encode(record))
 
+    def send_with_next(self, data: bytes) -> None:
+        """An encoded record that goes with the one after it: two records that come at once wake the agent once."""
+        self.flush()
+        self._late = data
+
+    def flush(self) -> None:
+        if self._late:
+            self.send_bytes(b"")
+
     def send_bytes(self, data: bytes) -> None:
         """Send an encoded record, whole, whatever signals arrive."""
         if not self.is_mine:
@@ -112,7 +121,8 @@ class Link:
             self._interrupts.hold()
         try:
             with self._lock:
-                view = memoryview(data)
+                late, self._late = self._late, b""
+                view = memoryview(late + data if late else data)
                 while view:
                     view = view[os.write(self._fd, view) :]
         finally:

@@ -28,10 +28,23 @@ REST_SECONDS = 0.002
 class Pipe:
     """One of the kernel's outputs. Other processes hold its writing end too, so that its end says nothing."""
 
-    __slots__ = ("_drops", "_last", "_loop", "_owner", "_readable", "_resting", "_stream", "_watching", "fd", "left")
+    __slots__ = (
+        "_drops",
+        "_last",
+        "_loop",
+        "_owner",
+        "_readable",
+        "_resting",
+        "_stream",
+        "_watching",
+        "empty",
+        "fd",
+        "left",
+    )
 
     def __init__(self, kernel: Kernel, loop: Loop, fd: int, stream: int) -> None:
         self.fd = fd
+        self.empty = False  # found so since the kernel said the last thing
         self.left = UNLIMITED  # bytes to read before it counts as settled
         self._loop = loop
         self._stream = stream
@@ -52,7 +65,7 @@ class Pipe:
         """From now on only what is in the pipe already."""
         self._resting = False
         if self.fd >= 0:
-            self.left = waiting_bytes(self.fd)
+            self.left = 0 if self.empty else waiting_bytes(self.fd)
             self.resume()
 
     def unsettle(self) -> None:
@@ -98,6 +111,7 @@ class Pipe:
         try:
             return os.read(self.fd, size)
         except BlockingIOError:
+            self.empty = True
             return None
 
     def _pause(self) -> None:

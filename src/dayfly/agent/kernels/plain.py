@@ -31,7 +31,7 @@ class PlainKernel:
         """After the cell, however it ended, and still part of the run."""
 
     def _show(self, value: object) -> None:
-        self._publisher.publish(*display.bundle_of(value), main=True)
+        self._publisher.publish_last(*display.bundle_of(value))
 
     def _display(self, *values: object, raw: bool = False, metadata: object = None, **ignored: object) -> None:
         """Show values, or with ``raw=True`` MIME bundles, as results of the run."""

@@ -20,18 +20,33 @@ class Publisher:
         self.cap = HARD_LIMIT
 
     def publish(self, data: object, metadata: object = None, *, main: bool) -> None:
+        """Send one bundle."""
+        encoded = self._encoded(data, metadata, main)
+        if encoded:
+            self._link.send_bytes(encoded)
+
+    def publish_last(self, data: object, metadata: object = None) -> None:
+        """Send the cell's value, which is followed by the run's answer at once (or ``flush``)."""
+        encoded = self._encoded(data, metadata, True)
+        if encoded:
+            self._link.send_with_next(encoded)
+
+    def flush(self) -> None:
+        self._link.flush()
+
+    def _encoded(self, data: object, metadata: object, main: bool) -> bytes:
         if not self._link.is_mine:
-            return
-        self._flush()
+            return b""
+        self._flush_streams()
         bundle, more = display.clean(data, metadata)
         size = sum(len(value) for value in bundle.values() if isinstance(value, str))
         encoded = None if size > self.cap else _record(bundle, more, main, 0)
         if encoded is None or len(encoded) > self.cap:
             encoded = _record({}, {}, main, max(size, len(encoded or b"")))
-        self._link.send_bytes(encoded)
+        return encoded
 
     @staticmethod
-    def _flush() -> None:
+    def _flush_streams() -> None:
         """What was printed before comes before."""
         for stream in (sys.stdout, sys.stderr):
             try:
