@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import subprocess
 import tempfile
@@ -55,8 +56,11 @@ class Dayfly:
         self._policy = Policy.model_validate({"image": image, "limits": limits})
         self.sandbox: Sandbox
 
-    def start(self) -> None:
+    def open(self) -> None:
         self.sandbox = Sandbox(self._policy)
+
+    def start(self) -> None:
+        self.open()
         self.again()
 
     def again(self) -> None:
@@ -68,10 +72,14 @@ class Dayfly:
 
 
 class BareRunsc:
-    """``runsc run`` of the same image's Python with a loop over its stdio: the floor."""
+    """``runsc run`` of the same image's Python with a loop over its stdio: the floor.
 
-    def __init__(self, name: str, image: Image, program: str) -> None:
+    ``one_cpu`` binds it to one, as dayfly does with its default of one CPU: starting gVisor takes longer then.
+    """
+
+    def __init__(self, name: str, image: Image, program: str, *, one_cpu: bool) -> None:
         self.name = name
+        self._one_cpu = one_cpu
         self._image = image
         self._program = program
         self._process: subprocess.Popen[bytes]
@@ -82,6 +90,8 @@ class BareRunsc:
         (self._directory / "config.json").write_text(json.dumps(self._spec()))
         command = [str(find_runsc().path), f"--root={self._directory}/root", "--network=none", "--platform=systrap",
                    "--ignore-cgroups", "run", f"--bundle={self._directory}", self._directory.name]  # fmt: skip
+        if self._one_cpu:
+            command = ["taskset", "--cpu-list", str(random.choice(sorted(os.sched_getaffinity(0)))), *command]
         if os.geteuid():
             command = ["unshare", "-Ur", "--mount", "--", *command]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -176,10 +186,14 @@ def contenders(plain_image: str, rich_image: str) -> list[Contender]:
     store = Store()
     plain, rich = store.resolve(plain_image), store.resolve(rich_image)
     found: list[Contender] = [
-        BareRunsc("bare runsc, python", plain, PLAIN_LOOP),
+        BareRunsc("bare runsc, python", plain, PLAIN_LOOP, one_cpu=False),
+        BareRunsc("bare runsc, python, 1 CPU", plain, PLAIN_LOOP, one_cpu=True),
         Dayfly("dayfly, plain kernel", plain_image),
-        BareRunsc("bare runsc, IPython", rich, IPYTHON_LOOP),
+        Dayfly("dayfly, plain kernel, 2 CPUs", plain_image, cpus=2),
+        BareRunsc("bare runsc, IPython", rich, IPYTHON_LOOP, one_cpu=False),
+        BareRunsc("bare runsc, IPython, 1 CPU", rich, IPYTHON_LOOP, one_cpu=True),
         Dayfly("dayfly, IPython kernel", rich_image),
+        Dayfly("dayfly, IPython kernel, 2 CPUs", rich_image, cpus=2),
     ]
     for kind, module in ((GvisorWheel, "gvisor"), (Ipykernel, "ipykernel")):
         try:

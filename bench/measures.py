@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bench.contenders import Contender, Dayfly, seconds
+from dayfly.sandbox.life import FREEZE_SECONDS
 
 MIB = 1 << 20
 Samples = dict[str, list[float]]
@@ -80,11 +81,12 @@ def bare_pipe(rounds: int, size: int = 256 * MIB) -> Samples:
     return found
 
 
-def idle_memory(contenders: Iterable[Contender], count: int = 8) -> Samples:
+def idle_memory(contenders: Iterable[Contender], rounds: int, count: int = 8) -> Samples:
     """MemAvailable that one idle, initialised sandbox costs, averaged over ``count`` at once."""
     found: Samples = {}
-    for contender in contenders:
+    for contender in list(contenders) * rounds:
         clones = [_clone(contender) for _ in range(count)]
+        time.sleep(1)  # what the ones before had comes back
         before = _available()
         for clone in clones:
             clone.start()
@@ -92,7 +94,7 @@ def idle_memory(contenders: Iterable[Contender], count: int = 8) -> Samples:
         cost = (before - _available()) / count / 1e6
         for clone in clones:
             clone.stop()
-        found[f"{contender.name}: idle memory, MB"] = [cost]
+        found.setdefault(f"{contender.name}: idle memory, MB", []).append(cost)
     return found
 
 
@@ -110,17 +112,21 @@ def _available() -> int:
 
 
 def idle_cpu(image: str, wait: float = 10.0) -> Samples:
-    """CPU of one idle sandbox as a share of a core: all its processes, and this one's."""
-    dayfly = Dayfly("dayfly", image)
-    dayfly.start()
-    try:
-        own, inside = time.process_time(), dayfly.sandbox.usage.cpu_seconds or 0.0
-        time.sleep(wait)
-        own_share = (time.process_time() - own) / wait * 100
-        inside_share = ((dayfly.sandbox.usage.cpu_seconds or 0.0) - inside) / wait * 100
-    finally:
-        dayfly.stop()
-    return {
-        "dayfly: idle sandbox, % of a core": [inside_share],
-        "dayfly: host process beside it, % of a core": [own_share],
-    }
+    """CPU of an idle sandbox as a share of a core (all its processes), never used or used once, and of its host process."""
+    found: Samples = {}
+    for what, used in (("spare", False), ("used sandbox", True)):
+        dayfly = Dayfly("dayfly", image)
+        dayfly.open()
+        try:
+            if used:
+                dayfly.again()
+            time.sleep(FREEZE_SECONDS + 1)
+            own, inside = time.process_time(), dayfly.sandbox.usage.cpu_seconds or 0.0
+            time.sleep(wait)
+            own_share = (time.process_time() - own) / wait * 100
+            inside_share = ((dayfly.sandbox.usage.cpu_seconds or 0.0) - inside) / wait * 100
+        finally:
+            dayfly.stop()
+        found[f"dayfly: idle {what}, % of a core"] = [inside_share]
+        found[f"dayfly: host process beside an idle {what}, % of a core"] = [own_share]
+    return found

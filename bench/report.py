@@ -12,7 +12,11 @@ from dayfly.runtime import find_runsc
 
 RATIOS = [
     # (what, against what, target in words)
+    ("dayfly, plain kernel: cold start, ms", "bare runsc, python, 1 CPU: cold start, ms", "<= 1.5"),
+    ("dayfly, plain kernel, 2 CPUs: cold start, ms", "bare runsc, python: cold start, ms", "<= 1.5"),
     ("dayfly, plain kernel: cold start, ms", "bare runsc, python: cold start, ms", "<= 1.5"),
+    ("dayfly, IPython kernel: cold start, ms", "bare runsc, IPython, 1 CPU: cold start, ms", "<= 1.3"),
+    ("dayfly, IPython kernel, 2 CPUs: cold start, ms", "bare runsc, IPython: cold start, ms", "<= 1.3"),
     ("dayfly, IPython kernel: cold start, ms", "bare runsc, IPython: cold start, ms", "<= 1.3"),
     ("dayfly, plain kernel: trivial execution, ms", "ipykernel, no sandbox: trivial execution, ms", "< 1"),
     ("dayfly, IPython kernel: trivial execution, ms", "ipykernel, no sandbox: trivial execution, ms", "< 1"),

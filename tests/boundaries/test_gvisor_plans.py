@@ -109,8 +109,8 @@ def test_the_command_of_root_is_this(spec: SandboxSpec) -> None:
     assert steps[0] == "/bin/setpriv --pdeathsig KILL"
     assert steps[1] == "/bin/unshare --mount"
     assert steps[2].split()[1].endswith("/gvisor/launch.sh")
-    assert [word for word in steps[2].split() if word.endswith("cgroup.procs")] == [
-        f"/cg/{name}/dayfly-abababababababab/cgroup.procs" for name in ("cpu", "cpuacct", "memory", "pids")
+    assert [word for word in steps[2].split() if word.startswith("/cg/")] == [
+        f"/cg/{name}/dayfly-abababababababab/tasks" for name in ("cpu", "cpuacct", "memory", "pids")
     ]
     assert steps[2].endswith(
         f"--bind {spec.image.layers[0].source} {cell}/binds/0 {read_only_flags(spec.image.layers[0].source)}"

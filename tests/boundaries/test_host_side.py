@@ -224,7 +224,7 @@ def test_the_spawner_works_on_after_a_failure_and_in_a_forked_child() -> None:
 
 
 def test_a_cell_that_joining_a_cgroup_has_unbound_is_bound_again(tmp_path: Path) -> None:
-    """As Linux before 6.2 does where the cgroup has a cpuset; here, the FIFOs stand for cgroup.procs."""
+    """As Linux before 6.2 does where the cgroup has a cpuset; here, the FIFOs stand for a cgroup's entrance."""
     first, second = tmp_path / "first", tmp_path / "second"
     os.mkfifo(first)
     os.mkfifo(second)

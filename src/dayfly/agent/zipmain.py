@@ -63,7 +63,7 @@ def preload(archive: str) -> None:
         return
     magic: bytes = sys.modules["_frozen_importlib_external"].MAGIC_NUMBER
     if record.startswith(magic):
-        sys.meta_path.insert(0, Preloaded(archive, loads(record[len(magic) :])))
+        sys.meta_path.insert(0, Preloaded(archive, loads(memoryview(record)[len(magic) :])))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dayfly.boundaries.gvisor.abilities import Abilities
+from dayfly.boundaries.gvisor.cgroups import entrances
 from dayfly.boundaries.gvisor.layout import CONTAINER, Layout
 from dayfly.limits import Limits
 from dayfly.runtime import Feature
@@ -37,9 +38,9 @@ def start_command(abilities: Abilities, layout: Layout, spec: SandboxSpec) -> li
 
 
 def _launcher_options(abilities: Abilities, layout: Layout, image: Path) -> Iterator[str]:
-    entrances = abilities.cgroups.paths(layout.name).values() if abilities.cgroups else ()
-    for directory in sorted(set(entrances)):
-        yield from ("--join", str(directory / "cgroup.procs"))
+    if home := abilities.cgroups:
+        for entrance in entrances(home.version, sorted(set(home.paths(layout.name).values()))):
+            yield from ("--join", str(entrance))
     for source, place in layout.places.items():
         yield from ("--bind", str(source), str(place), read_only_flags(source))
     yield from ("--bind", str(layout.meminfo), "/proc/meminfo", "ro")

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs in the private mount namespace of one cell, as the last step before runsc.
 #
-#   launch.sh [--join CGROUP_PROCS]... [--bind SOURCE TARGET OPTIONS]... [--overlay LOWERDIRS TARGET]... -- COMMAND...
+#   launch.sh [--join ENTRANCE]... [--bind SOURCE TARGET OPTIONS]... [--overlay LOWERDIRS TARGET]... -- COMMAND...
 #
 # Joins cgroups (so that everything that follows is counted from its first moment), makes mounts that vanish with this
 # namespace, and becomes COMMAND.
