@@ -15,7 +15,7 @@ from typing import Protocol
 
 from dayfly import Policy, Sandbox
 from dayfly.images import Store
-from dayfly.runtime import find_runsc
+from dayfly.runtime import Feature, find_runsc
 from dayfly.spec import Image
 
 PLAIN_LOOP = """
@@ -88,8 +88,10 @@ class BareRunsc:
     def start(self) -> None:
         self._directory = Path(tempfile.mkdtemp(prefix="bare-"))
         (self._directory / "config.json").write_text(json.dumps(self._spec()))
-        command = [str(find_runsc().path), f"--root={self._directory}/root", "--network=none", "--platform=systrap",
-                   "--ignore-cgroups", "run", f"--bundle={self._directory}", self._directory.name]  # fmt: skip
+        runsc = find_runsc()
+        new = ["--gofer-network-namespace=new"] if runsc.has(Feature.GOFER_NETWORK_NAMESPACE) else []  # else it is left
+        command = [str(runsc.path), f"--root={self._directory}/root", "--network=none", "--platform=systrap",
+                   "--ignore-cgroups", *new, "run", f"--bundle={self._directory}", self._directory.name]  # fmt: skip
         if self._one_cpu:
             command = ["taskset", "--cpu-list", str(random.choice(sorted(os.sched_getaffinity(0)))), *command]
         if os.geteuid():

@@ -1,6 +1,8 @@
 """A boundary that separates nothing: the agent as an ordinary process of this user. For fast tests of what lies above.
 
-It keeps the contract's shape (one stream, an end, nothing left of what it started) and none of its promises.
+It keeps the contract's shape (one stream, an end, nothing left of what it started) and none of its promises. Root's agent
+sees the machine's files read-only, its scratch directory aside (fake.sh): not a wall, which root can take down, but a test
+that goes wrong must not damage the machine that runs it.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ __all__ = ["FakeBoundary"]
 _LIMITS = ("memory", "cpus", "processes", "disk", "shm", "cpu_seconds", "open_files")
 
 _PREFIX = "dayfly-fake-"
+
+_GUARD = Path(__file__).with_name("fake.sh")
 
 _GONE_SECONDS = 5.0
 """How long killed processes may take to disappear."""
@@ -68,7 +72,7 @@ class FakeBoundary:
         return ProbeReport(True, ("it separates nothing",), ("use the boundary gvisor",), {"python": sys.executable})
 
     def explain(self, spec: SandboxSpec) -> Mapping[str, Any]:
-        return {"boundary": "fake", "command": _command(spec), "limits": []}
+        return {"boundary": "fake", "command": _command(spec, "SCRATCH"), "limits": []}
 
     def sweep(self) -> int:
         found = [_Scratch.abandoned(path) for path in sorted(self._directory.glob(f"{_PREFIX}*"))]
@@ -102,9 +106,10 @@ class FakeBoundary:
             ) from error
 
 
-def _command(spec: SandboxSpec) -> list[str]:
-    setpriv = shutil.which("setpriv", path=SYSTEM_PATH) or "setpriv"
-    return [setpriv, "--pdeathsig", "KILL", "--", sys.executable, "-I", "-S", str(spec.agent)]
+def _command(spec: SandboxSpec, scratch: str) -> list[str]:
+    setpriv, unshare = (shutil.which(name, path=SYSTEM_PATH) or name for name in ("setpriv", "unshare"))
+    guard = [] if os.geteuid() else [unshare, "--mount", "--", "/bin/sh", str(_GUARD), scratch]
+    return [setpriv, "--pdeathsig", "KILL", "--", *guard, sys.executable, "-I", "-S", str(spec.agent)]
 
 
 class FakeCell:
@@ -133,7 +138,7 @@ class FakeCell:
         return tuple(LimitReport(name, value, Enforcement.UNENFORCED, "the boundary is fake") for name, value in values)
 
     def explain(self) -> Mapping[str, Any]:
-        return {"boundary": "fake", "command": _command(self._spec), "limits": []}
+        return {"boundary": "fake", "command": _command(self._spec, "SCRATCH"), "limits": []}
 
     async def wait(self) -> CellEnd:
         return await self._life.wait()
@@ -283,7 +288,7 @@ def _cpu_and_memory(pid: int) -> tuple[float, int]:
 
 def _program(spec: SandboxSpec, scratch: Path, stderr: Stderr, ends: ChildEnds) -> Program:
     return Program(
-        argv=_command(spec),
+        argv=_command(spec, str(scratch)),
         stdin=ends.stdin,
         stdout=ends.stdout,
         stderr=stderr.descriptor,
