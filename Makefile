@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SHORT := tests/agent tests/boundaries tests/cli tests/client tests/escapes tests/sandbox
 
-.PHONY: run setup test test-short test-all check format bench clean
+.PHONY: run setup test test-short test-current test-all check format bench clean
 .DEFAULT_GOAL := run
 
 run: setup
@@ -36,6 +36,16 @@ test: $(VENV)/.developer
 test-short: $(VENV)/.developer
 	@$(BIN)/dayfly setup --image data --image python
 	@$(BIN)/python -m pytest -m 'not soak' $(SHORT)
+
+# The walls again, with gVisor's current source, where a Go toolchain of this machine can build it.
+test-current: $(VENV)/.developer
+	@$(BIN)/dayfly setup --image data
+	@echo "building gVisor's current source"
+	@if runsc=$$($(BIN)/python tools/current_runsc.py); then \
+	  DAYFLY_RUNSC=$$runsc $(BIN)/python -m pytest -m 'not soak' tests/boundaries tests/escapes; \
+	else \
+	  echo "NOT TESTED: gVisor's current source could not be built here"; \
+	fi
 
 test-all: $(VENV)/.developer
 	@$(BIN)/dayfly setup --image data --image python

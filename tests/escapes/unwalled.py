@@ -42,8 +42,8 @@ def run(attack: Path, missing: Missing, env: Mapping[str, str]) -> str:
             str(find_runsc().path), f"--root={bundle}/root", f"--network={missing.network}", "--platform=systrap",
             "--ignore-cgroups", *missing.flags, "run", f"--bundle={bundle}", f"unwalled-{secrets.token_hex(8)}",
         ]  # fmt: skip
-        if os.geteuid():
-            command = ["unshare", "-Ur", "--mount", "--", *command]
+        # In a mount namespace, since current builds leave a mount beside their state.
+        command = ["unshare", *(["--user", "--map-root-user"] if os.geteuid() else []), "--mount", "--", *command]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert done.stdout, f"the control did not run: {done.stderr[-2000:]}"
         return done.stdout
