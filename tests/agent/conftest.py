@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,55 +17,19 @@ from dayfly.agent_bundle import agent_for
 from dayfly.boundaries.base import Boundary
 from dayfly.boundaries.fake import FakeBoundary
 from dayfly.boundaries.gvisor import GvisorBoundary
-from dayfly.errors import ImageNotFound
-from dayfly.images import Store, build, load_recipe
 from dayfly.limits import Limits
-from dayfly.paths import Paths
-from dayfly.runtime import find_runsc
 from dayfly.spec import Image, SandboxSpec
 from tests.agent.host import LIMITS, USER, Host
-
-RECIPES = Path(__file__).parent.parent / "recipes"
+from tests.machine import gvisor_with, image, named, runscs, short_directory
 
 OpenRoom = Callable[..., Awaitable[Host]]
-
-
-def runscs() -> list[str]:
-    """The runsc of this machine, and those that ``DAYFLY_RUNSC_ALSO`` names (separated by colons)."""
-    also = os.environ.get("DAYFLY_RUNSC_ALSO", "")
-    return ["", *(path for path in also.split(":") if path)]
-
-
-def image(name: str) -> Image:
-    """A built image; one of the tests' own recipes is built if it is not there."""
-    try:
-        return Store().resolve(name)
-    except ImageNotFound:
-        return build(load_recipe(RECIPES / f"{name}.toml"))
 
 
 @pytest.fixture(scope="session")
 def agents() -> Iterator[Path]:
     """A directory for bundles."""
-    directory = Path(tempfile.mkdtemp(prefix="dfa"))
-    directory.chmod(0o755)
-    yield directory
-    shutil.rmtree(directory)
-
-
-def named(path: str) -> str:
-    return Path(path).name or "runsc"
-
-
-@contextmanager
-def gvisor_with(runsc: str) -> Iterator[GvisorBoundary]:
-    """gVisor with this runsc ("": the one that dayfly finds; a missing one fails), over a data directory of its own."""
-    data = Path(tempfile.mkdtemp(prefix="dft"))  # short: sockets lie in it
-    data.chmod(0o755)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DAYFLY_RUNSC", runsc or str(find_runsc().path))
-        yield GvisorBoundary(Paths(data, data / "run"))
-    shutil.rmtree(data)
+    with short_directory() as directory:
+        yield directory
 
 
 @pytest.fixture(scope="module", params=runscs(), ids=named)

@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from dayfly.errors import ImageNotFound
-from dayfly.images import Store, build, load_recipe
 from dayfly.runtime import find_runsc
 from dayfly.testing.boundary_contract import Subject
 from dayfly.testing.echo import build_echo_agent
 from dayfly.testing.subjects import fake_subject, gvisor_subject
-
-RECIPES = Path(__file__).parent.parent / "recipes"
-
-
-def runscs() -> list[str]:
-    """The runsc of this machine, and those that ``DAYFLY_RUNSC_ALSO`` names (separated by colons)."""
-    also = os.environ.get("DAYFLY_RUNSC_ALSO", "")
-    return ["", *(path for path in also.split(":") if path)]
+from tests.machine import image, named, runscs, short_directory
 
 
-@pytest.fixture(params=runscs(), ids=lambda path: Path(path).name or "runsc")
+@pytest.fixture(params=runscs(), ids=named)
 def runsc(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Each runsc in turn, as the one to use. A missing one fails."""
     if request.param:
@@ -40,27 +28,21 @@ def runsc(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Pa
 @pytest.fixture(scope="session")
 def rootfs() -> Path:
     """Of the smallest image; built if it is not there."""
-    try:
-        return Store().resolve("tiny").rootfs
-    except ImageNotFound:
-        return build(load_recipe(RECIPES / "tiny.toml")).rootfs
+    return image("tiny").rootfs
 
 
 @pytest.fixture(scope="session")
 def agent() -> Iterator[Path]:
     """The kit's stand-in agent."""
-    directory = Path(tempfile.mkdtemp(prefix="dfa"))
-    yield build_echo_agent(directory)
-    shutil.rmtree(directory)
+    with short_directory() as directory:
+        yield build_echo_agent(directory)
 
 
 @pytest.fixture
 def data() -> Iterator[Path]:
-    """A data directory with a short path: sockets lie in it."""
-    directory = Path(tempfile.mkdtemp(prefix="dft"))
-    directory.chmod(0o755)
-    yield directory
-    shutil.rmtree(directory)
+    """A data directory."""
+    with short_directory() as directory:
+        yield directory
 
 
 @pytest.fixture

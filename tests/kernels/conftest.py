@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import secrets
-import shutil
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -16,52 +13,27 @@ import pytest_asyncio
 
 from dayfly.agent_bundle import agent_for
 from dayfly.boundaries.gvisor import GvisorBoundary
-from dayfly.errors import ImageNotFound
-from dayfly.images import Store, build, load_recipe, recipe_names, shipped_recipe
 from dayfly.limits import Limits
-from dayfly.paths import Paths
-from dayfly.runtime import find_runsc
-from dayfly.spec import Image, SandboxSpec
+from dayfly.spec import SandboxSpec
 from tests.agent.host import LIMITS, USER, Host
 from tests.kernels.room import Room
-
-RECIPES = Path(__file__).parent.parent / "recipes"
+from tests.machine import gvisor_with, image, named, runscs, short_directory
 
 OpenRoom = Callable[..., Awaitable[Room]]
-
-
-def runscs() -> list[str]:
-    """The runsc of this machine, and those that ``DAYFLY_RUNSC_ALSO`` names (separated by colons)."""
-    also = os.environ.get("DAYFLY_RUNSC_ALSO", "")
-    return ["", *(path for path in also.split(":") if path)]
-
-
-def image(name: str) -> Image:
-    """A built image; built if it is not there."""
-    try:
-        return Store().resolve(name)
-    except ImageNotFound:
-        return build(shipped_recipe(name) if name in recipe_names() else load_recipe(RECIPES / f"{name}.toml"))
 
 
 @pytest.fixture(scope="session")
 def agents() -> Iterator[Path]:
     """A directory for bundles."""
-    directory = Path(tempfile.mkdtemp(prefix="dfa"))
-    directory.chmod(0o755)
-    yield directory
-    shutil.rmtree(directory)
+    with short_directory() as directory:
+        yield directory
 
 
-@pytest.fixture(scope="module", params=runscs(), ids=lambda path: Path(path).name or "runsc")
+@pytest.fixture(scope="module", params=runscs(), ids=named)
 def gvisor(request: pytest.FixtureRequest) -> Iterator[GvisorBoundary]:
-    """gVisor with each runsc in turn. A missing one fails."""
-    data = Path(tempfile.mkdtemp(prefix="dft"))  # short: sockets lie in it
-    data.chmod(0o755)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DAYFLY_RUNSC", request.param or str(find_runsc().path))
-        yield GvisorBoundary(Paths(data, data / "run"))
-    shutil.rmtree(data)
+    """gVisor with each runsc in turn."""
+    with gvisor_with(request.param) as boundary:
+        yield boundary
 
 
 @asynccontextmanager

@@ -1,0 +1,57 @@
+"""What this machine offers to tests: each runsc, images, and gVisor over a data directory of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dayfly.boundaries.gvisor import GvisorBoundary
+from dayfly.errors import ImageNotFound
+from dayfly.images import Store, build, load_recipe, recipe_names, shipped_recipe
+from dayfly.paths import Paths
+from dayfly.runtime import find_runsc
+from dayfly.spec import Image
+
+RECIPES = Path(__file__).parent / "recipes"
+
+
+def runscs() -> list[str]:
+    """The runsc of this machine (""), and those that ``DAYFLY_RUNSC_ALSO`` names (separated by colons)."""
+    also = os.environ.get("DAYFLY_RUNSC_ALSO", "")
+    return ["", *(path for path in also.split(":") if path)]
+
+
+def named(runsc: str) -> str:
+    """For a test's id."""
+    return Path(runsc).name or "runsc"
+
+
+def image(name: str) -> Image:
+    """A built image, shipped or of the tests' own; built if it is not there."""
+    try:
+        return Store().resolve(name)
+    except ImageNotFound:
+        return build(shipped_recipe(name) if name in recipe_names() else load_recipe(RECIPES / f"{name}.toml"))
+
+
+@contextmanager
+def short_directory() -> Iterator[Path]:
+    """For data: with a short path, since sockets lie in it."""
+    directory = Path(tempfile.mkdtemp(prefix="dft"))
+    directory.chmod(0o755)
+    yield directory
+    shutil.rmtree(directory)
+
+
+@contextmanager
+def gvisor_with(runsc: str) -> Iterator[GvisorBoundary]:
+    """gVisor with this runsc ("": the one that dayfly finds; a missing one fails), over a data directory of its own."""
+    with short_directory() as data, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DAYFLY_RUNSC", runsc or str(find_runsc().path))
+        yield GvisorBoundary(Paths(data, data / "run"))
