@@ -119,3 +119,14 @@ def test_fork_in_the_library_does_not_end_the_parents_sandbox(shared: Sandbox) -
         os._exit(0)
     os.waitpid(child, 0)
     assert shared.run_code("6 * 7").text == "42"
+
+
+def test_every_byte_that_is_printed_arrives_before_the_answer() -> None:
+    """Many times, since what is printed and the answer come over pipes of their own."""
+    lines = "".join(f"{number:015d}\n" for number in range(1 << 19))
+    with Sandbox({"limits": {"output": "64MiB", "cpus": 2}}) as sandbox:
+        for _ in range(4):
+            done = sandbox.run_code("for number in range(1 << 19): print(f'{number:015d}')")
+            assert (done.ok, done.dropped, len(done.stdout)) == (True, 0, len(lines))
+            assert done.stdout == lines
+            assert sandbox.run_code("import os; os.write(1, b'x' * 300_000)").stdout == "x" * 300_000
