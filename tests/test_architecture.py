@@ -64,6 +64,7 @@ ZONES = {
     "obtain": Zone("errors limits paths runtime images", "gets a runsc"),
     "doctor": Zone(f"{NOUNS} paths runtime images boundaries.base", "asks boundaries, does not know them"),
     # lives
+    "journal": Zone("spec errors", "what happened; knows nobody who makes it happen", third_party="cryptography"),
     "sandbox": Zone(f"{NOUNS} wire boundaries.base", "one life over one cell, never over a concrete boundary"),
     "manager": Zone(f"{NOUNS} sandbox boundaries images agent_bundle runtime paths", "many lives"),
     # doors
@@ -292,7 +293,8 @@ def test_a_zone_uses_the_third_parties_that_its_line_lists(name: str) -> None:
 
 def test_third_parties_are_declared_by_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    declared = {line.split(">")[0].split("<")[0].split("=")[0].strip().lower() for line in project["dependencies"]}
+    lines = [*project["dependencies"], *(line for extra in project["optional-dependencies"].values() for line in extra)]
+    declared = {line.split(">")[0].split("<")[0].split("=")[0].strip().lower() for line in lines}
     used = {name for zone in ZONES.values() for name in zone.third_party.split()} - {"IPython"}  # that is the image's
     assert used <= declared, f"used and not declared in pyproject.toml: {used - declared}"
 

@@ -1,0 +1,150 @@
+"""The journal's file: SQLite in WAL mode. One process writes at a time; any number read.
+
+Durability: a commit returns when the log is on the disk (``synchronous = FULL``), so what was acknowledged survives a
+crash of the process and of the machine. Entries cannot be changed, and only be removed up to a signed beginning.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from dayfly.errors import HostError
+from dayfly.journal.entry import Entry, Head
+
+__all__ = ["Content", "Reader", "SignedHead", "Stored", "open_for_reading", "open_for_writing", "translate"]
+
+SCHEMA_VERSION = 1
+
+BUSY_SECONDS = 5.0
+"""How long a commit waits for a reader that blocks it, as a backup may."""
+
+SCHEMA = """
+CREATE TABLE entries (
+  id INTEGER PRIMARY KEY, chain TEXT NOT NULL, number INTEGER NOT NULL, at INTEGER NOT NULL, tenant TEXT NOT NULL,
+  kind TEXT NOT NULL, facts TEXT NOT NULL, previous BLOB NOT NULL, hash BLOB NOT NULL, UNIQUE (chain, number)
+) STRICT;
+CREATE TABLE contents (
+  entry INTEGER NOT NULL, name TEXT NOT NULL, salt BLOB NOT NULL, data BLOB NOT NULL, PRIMARY KEY (entry, name)
+) STRICT;
+CREATE TABLE heads (chain TEXT PRIMARY KEY, number INTEGER NOT NULL, hash BLOB NOT NULL, signature BLOB NOT NULL) STRICT;
+CREATE TABLE beginnings (chain TEXT PRIMARY KEY, number INTEGER NOT NULL, hash BLOB NOT NULL, signature BLOB NOT NULL) STRICT;
+CREATE INDEX entries_by_time ON entries (at);
+CREATE TRIGGER entries_stay BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE TRIGGER entries_remain BEFORE DELETE ON entries
+  WHEN OLD.number > coalesce((SELECT number FROM beginnings WHERE chain = OLD.chain), 0)
+  BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+"""
+
+
+@dataclass(frozen=True)
+class SignedHead:
+    head: Head
+    signature: bytes
+
+
+@dataclass(frozen=True)
+class Content:
+    """Bytes that an entry's facts have the digest of; may be erased."""
+
+    name: str
+    salt: bytes
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An entry as it stands in the file, with the hash that was written beside it."""
+
+    id: int
+    entry: Entry
+    hash: bytes
+
+
+def open_for_writing(path: Path) -> sqlite3.Connection:
+    """Makes the file where there is none. Raises ``HostError``."""
+    try:
+        connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        path.chmod(0o600)
+        _prepare(connection, path)
+    except (sqlite3.Error, OSError) as error:
+        raise translate(error, path) from error
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA secure_delete = ON")  # what is erased is overwritten
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version == 0:
+        connection.executescript(f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
+    elif version != SCHEMA_VERSION:
+        raise HostError(
+            f"{path} is of version {version}, this dayfly writes {SCHEMA_VERSION}", remedy="use a newer dayfly"
+        )
+
+
+def open_for_reading(path: Path) -> sqlite3.Connection:
+    """Raises ``HostError``."""
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS)
+        connection.execute("SELECT count(*) FROM heads")
+    except sqlite3.Error as error:
+        raise translate(error, path) from error
+    return connection
+
+
+def translate(error: Exception, path: Path) -> HostError:
+    """The clear error for what SQLite or the system refused."""
+    if isinstance(error, HostError):
+        return error
+    remedy = "free some space" if "full" in str(error) else f"see whether {path} and its directory can be used"
+    return HostError(f"the journal {path} cannot be used: {error}", remedy=remedy)
+
+
+class Reader:
+    """Reads a journal that may be written meanwhile. Each method sees one moment."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def entries(self, chain: str | None = None, *, after: int = 0) -> Iterator[Stored]:
+        """Of one chain, or of all, in the order of writing, with an id above ``after``."""
+        which = "" if chain is None else "AND chain = ?"
+        query = f"SELECT {_COLUMNS} FROM entries WHERE id > ? {which} ORDER BY id"  # noqa: S608 - constants
+        with closing(open_for_reading(self._path)) as connection:
+            for row in connection.execute(query, (after,) if chain is None else (after, chain)):
+                yield stored(row)
+
+    def contents(self, entry: int) -> list[Content]:
+        """What is left of an entry's contents."""
+        with closing(open_for_reading(self._path)) as connection:
+            query = "SELECT name, salt, data FROM contents WHERE entry = ? ORDER BY name"
+            return [Content(*row) for row in connection.execute(query, (entry,))]
+
+    def heads(self) -> list[SignedHead]:
+        """Where every chain stands, to be kept elsewhere."""
+        with closing(open_for_reading(self._path)) as connection:
+            return list(signed_heads(connection, "heads").values())
+
+
+_COLUMNS = "id, chain, number, at, tenant, kind, facts, previous, hash"
+
+
+def all_by_chain(connection: sqlite3.Connection) -> Iterator[Stored]:
+    for row in connection.execute(f"SELECT {_COLUMNS} FROM entries ORDER BY chain, number"):  # noqa: S608 - constants
+        yield stored(row)
+
+
+def stored(row: tuple[int, str, int, int, str, str, str, bytes, bytes]) -> Stored:
+    return Stored(row[0], Entry(*row[1:8]), row[8])
+
+
+def signed_heads(connection: sqlite3.Connection, table: str) -> dict[str, SignedHead]:
+    """From ``heads`` or ``beginnings``, by chain."""
+    rows = connection.execute(f"SELECT chain, number, hash, signature FROM {table}")  # noqa: S608 - one of two
+    return {chain: SignedHead(Head(chain, number, digest), signature) for chain, number, digest, signature in rows}

@@ -1,0 +1,296 @@
+"""Writing the journal, and finding whatever was done to it since."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from dayfly.errors import HostError, InputError
+from dayfly.journal import SERVER, Journal, Problem, Reader, Signer, audit
+from dayfly.journal.store import SignedHead
+
+SECRET = bytes(range(32))
+SIGNER = Signer(SECRET)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "journal.db"
+
+
+@pytest.fixture
+def journal(path: Path) -> Iterator[Journal]:
+    with closing(Journal(path, SIGNER)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def written(path: Path) -> Path:
+    """Two sandboxes of two tenants, with three entries each."""
+    with closing(Journal(path, SIGNER)) as journal:
+        for chain, tenant in (("s1", "anna"), ("s2", "bert")):
+            for number in range(3):
+                contents = {"code": f"print({number})".encode()}
+                journal.append(chain, "execution", {"n": number}, tenant=tenant, contents=contents).result(5)
+    return path
+
+
+def tamper(path: Path, *statements: str) -> None:
+    """With the file's own guards taken away, as somebody with the disk in hand would."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DROP TRIGGER entries_stay")
+        connection.execute("DROP TRIGGER entries_remain")
+        for statement in statements:
+            connection.execute(statement)
+
+
+def problems(path: Path, exported: list[SignedHead] | None = None) -> list[Problem]:
+    return audit(path, SIGNER.verifier, exported or [])
+
+
+def test_what_is_appended_is_there_in_order_and_verifies(written: Path) -> None:
+    found = [
+        (row.entry.chain, row.entry.number, row.entry.tenant, row.entry.facts) for row in Reader(written).entries()
+    ]
+    assert [one[:3] for one in found if one[0] != SERVER] == [
+        *(("s1", number, "anna") for number in (1, 2, 3)),
+        *(("s2", number, "bert") for number in (1, 2, 3)),
+    ]
+    assert [row.entry.kind for row in Reader(written).entries(SERVER)] == ["chain.begun", "chain.begun"]
+    assert [one.data for one in Reader(written).contents(2)] == [b"print(0)"]
+    assert problems(written) == []
+
+
+def test_it_goes_on_where_it_ended(written: Path) -> None:
+    with closing(Journal(written, SIGNER)) as journal:
+        assert journal.append("s1", "end", {}).result(5).number == 4
+    assert problems(written) == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "where"),
+    [
+        ("UPDATE entries SET facts = '{}' WHERE chain = 's1' AND number = 2", ("s1", 2)),
+        ("UPDATE entries SET at = at + 1 WHERE chain = 's1' AND number = 3", ("s1", 3)),
+        ("UPDATE entries SET tenant = 'bert' WHERE chain = 's1' AND number = 1", ("s1", 1)),
+        ("DELETE FROM entries WHERE chain = 's1' AND number = 2", ("s1", 2)),
+        ("DELETE FROM entries WHERE chain = 's1' AND number = 1", ("s1", 1)),
+        ("DELETE FROM entries WHERE chain = 's1' AND number = 3", ("s1", 3)),
+        ("UPDATE entries SET number = CASE number WHEN 1 THEN 2 WHEN 2 THEN 1 ELSE 3 END + 10 WHERE chain = 's1'", ("s1", 1)),
+        ("DELETE FROM heads WHERE chain = 's1'", ("s1", 0)),
+        ("UPDATE contents SET data = x'00' WHERE entry = 2", ("s1", 1)),
+        ("INSERT INTO contents VALUES (99, 'x', x'', x'')", ("", 0)),
+        ("INSERT INTO beginnings SELECT chain, number, hash, signature FROM heads WHERE chain = 's1'", ("s1", 3)),
+    ],
+)  # fmt: skip
+def test_any_change_is_found(written: Path, statement: str, where: tuple[str, int]) -> None:
+    tamper(written, statement)
+    assert where in {(one.chain, one.number) for one in problems(written)}
+
+
+def test_a_chain_that_vanished_as_a_whole_is_missed(written: Path) -> None:
+    tamper(written, "DELETE FROM entries WHERE chain = 's2'", "DELETE FROM heads WHERE chain = 's2'")
+    assert [(one.chain, one.number) for one in problems(written)][:1] == [("s2", 0)]
+
+
+def recompute(path: Path, signer: Signer) -> None:
+    """Everything an attacker can do who has the file, but not the key: change, and make all hashes right again."""
+    tamper(path, "UPDATE entries SET kind = 'harmless' WHERE chain = 's1' AND number = 2")
+    last = bytes(32)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for row in list(Reader(path).entries("s1")):
+            entry = type(row.entry)(*[*vars(row.entry).values()][:-1], last)
+            last = entry.hash
+            connection.execute("UPDATE entries SET previous = ?, hash = ? WHERE id = ?", (entry.previous, last, row.id))
+        head = entry.head
+        connection.execute(
+            "UPDATE heads SET hash = ?, signature = ? WHERE chain = 's1'", (head.hash, signer.sign(head))
+        )
+
+
+def test_a_chain_that_was_computed_anew_is_found_by_its_signature(written: Path) -> None:
+    recompute(written, Signer(bytes(32)))
+    assert [one.what for one in problems(written)] == ["the signature of its head is not this server's"]
+
+
+def test_the_control_with_the_key_it_is_only_found_with_an_exported_head(written: Path) -> None:
+    exported = Reader(written).heads()
+    recompute(written, SIGNER)
+    assert problems(written) == []
+    assert [(one.chain, one.number) for one in problems(written, exported)] == [("s1", 3)]
+
+
+def test_an_end_that_was_cut_off_with_its_heads_shows_against_an_exported_head(written: Path, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(written)) as connection:
+        old = "\n".join(connection.iterdump())
+    with closing(Journal(written, SIGNER)) as journal:
+        journal.append("s1", "end", {}).result(5)
+    exported = Reader(written).heads()
+    rolled_back = tmp_path / "old.db"
+    with closing(sqlite3.connect(rolled_back)) as connection:
+        connection.executescript(old)
+    assert problems(rolled_back) == []
+    assert {(one.chain, one.number) for one in problems(rolled_back, exported)} == {("s1", 4)}
+
+
+def test_the_file_itself_refuses_changes(written: Path) -> None:
+    with closing(sqlite3.connect(written)) as connection:
+        for statement in ("UPDATE entries SET at = 0", "DELETE FROM entries WHERE id = 1"):
+            with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+                connection.execute(statement)
+
+
+def test_a_tenants_content_can_be_erased_and_the_chain_still_verifies(written: Path) -> None:
+    with closing(Journal(written, SIGNER)) as journal:
+        assert journal.erase("anna").result(5) == 3
+    assert problems(written) == []
+    left = {row.entry.tenant for row in Reader(written).entries() if Reader(written).contents(row.id)}
+    assert left == {"bert"}
+    with closing(sqlite3.connect(written)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert b"print(0)" in written.read_bytes(), "the control: bert's is still there"
+    assert written.read_bytes().count(b"print(0)") == 1
+
+
+def test_old_entries_can_be_retired_and_the_rest_still_verifies(path: Path) -> None:
+    clock = iter(range(1000, 9000, 1000))
+    with closing(Journal(path, SIGNER, now=lambda: next(clock))) as journal:
+        for number in range(3):  # at 2000 (after the server's at 1000), 3000, 4000
+            journal.append("s1", "execution", {"n": number}, contents={"code": b"x"}).result(5)
+        assert journal.retire(3500).result(5) == 3
+    assert [row.entry.number for row in Reader(path).entries("s1")] == [3]
+    assert problems(path) == []
+    tamper(path, "DELETE FROM entries WHERE chain = 's1'")
+    assert problems(path) != []
+
+
+def test_many_threads_at_once_lose_nothing_and_share_commits(journal: Journal, path: Path) -> None:
+    def write(chain: str) -> None:
+        for future in [journal.append(chain, "tick", {"n": number}) for number in range(50)]:
+            future.result(30)
+
+    threads = [threading.Thread(target=write, args=(f"s{number % 3}",)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(list(Reader(path).entries())) == 8 * 50 + 3
+    assert problems(path) == []
+
+
+def test_a_journal_has_one_writer(journal: Journal, path: Path) -> None:
+    with pytest.raises(HostError, match="another dayfly"):
+        Journal(path, SIGNER)
+
+
+def test_what_cannot_be_written_is_an_error_and_harms_nobody_else(journal: Journal, path: Path) -> None:
+    for facts in ({"x": float("nan")}, {"x": object()}, {"x": "y" * 100_000}):
+        with pytest.raises(InputError):
+            journal.append("s1", "bad", facts)
+    assert journal.append("s1", "good", {}).result(5).number == 1
+
+
+def test_a_locked_file_fails_its_entries_and_later_ones_work(
+    journal: Journal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal.append("s1", "first", {}).result(5)
+    journal._connection.execute("PRAGMA busy_timeout = 1")
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(HostError, match="locked"):
+            journal.append("s1", "second", {}).result(5)
+        other.execute("ROLLBACK")
+    assert journal.append("s1", "third", {}).result(5).number == 2
+    assert problems(path) == []
+
+
+def test_a_full_disk_fails_its_entries_and_the_chain_stays_whole(journal: Journal, path: Path) -> None:
+    journal.append("s1", "first", {}).result(5)
+    journal._connection.execute("PRAGMA max_page_count = 1")  # what SQLite says is the same as for a full disk
+    with pytest.raises(HostError, match=r"full.*free some space"):
+        journal.append("s1", "second", {"x": "y" * 60_000}).result(5)
+    journal._connection.execute("PRAGMA max_page_count = 1000000")
+    assert journal.append("s1", "third", {}).result(5).number == 2
+    assert problems(path) == []
+
+
+def test_after_close_there_is_a_clear_error(path: Path) -> None:
+    journal = Journal(path, SIGNER)
+    pending = journal.append("s1", "first", {})
+    journal.close()
+    journal.close()
+    assert pending.result(0).number == 1
+    with pytest.raises(HostError, match="closed"):
+        journal.append("s1", "second", {})
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from dayfly.journal import Journal, Signer
+journal = Journal(Path(sys.argv[1]), Signer(bytes(range(32))))
+number = 0
+while True:
+    batch = [journal.append(f"s{n}", "tick", {"n": number}, contents={"x": b"y" * 500}) for n in range(20)]
+    for future in batch:
+        future.result()
+    number += 1
+    print(number, flush=True)
+"""
+
+
+def test_a_kill_at_any_moment_loses_nothing_that_was_acknowledged(path: Path) -> None:
+    for rounds in range(1, 6):
+        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
+        assert writer.stdout
+        before = len(list(Reader(path).entries("s7"))) if path.exists() else 0
+        acknowledged = [writer.stdout.readline() for _ in range(rounds * 3)][-1]
+        os.kill(writer.pid, signal.SIGKILL)
+        writer.wait(10)
+        writer.stdout.close()
+        assert problems(path) == []
+        assert len(list(Reader(path).entries("s7"))) >= before + int(acknowledged)
+
+
+def test_the_key_is_made_once_and_is_nobody_elses_to_read(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    first = Signer.load(key).verifier.public
+    assert Signer.load(key).verifier.public == first
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert [one.name for one in tmp_path.iterdir()] == ["key"]
+    key.chmod(0o644)
+    with pytest.raises(HostError, match="others may read"):
+        Signer.load(key)
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 31, b"x" * 33])
+def test_a_key_that_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
+    key = tmp_path / "key"
+    key.write_bytes(content)
+    key.chmod(0o600)
+    with pytest.raises(HostError, match="not a key"):
+        Signer.load(key)
+
+
+def test_a_chain_whose_head_is_not_ours_is_not_continued(written: Path) -> None:
+    tamper(written, "UPDATE heads SET number = 2 WHERE chain = 's1'")
+    with closing(Journal(written, SIGNER)) as journal:
+        with pytest.raises(HostError, match="verify"):
+            journal.append("s1", "end", {}).result(5)
+        assert journal.append("s2", "end", {}).result(5).number == 4
+
+
+def test_a_newer_file_is_refused(written: Path) -> None:
+    with closing(sqlite3.connect(written)) as connection:
+        connection.execute("PRAGMA user_version = 2")
+    with pytest.raises(HostError, match="newer dayfly"):
+        Journal(written, SIGNER)
