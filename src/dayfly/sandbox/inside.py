@@ -37,6 +37,11 @@ class Inside:
         self.reports = reports
         self.life = life
 
+    def adopt(self, limits: Limits, reports: tuple[LimitReport, ...]) -> None:
+        """Other limits, before anything was run."""
+        self.limits = limits
+        self.reports = reports
+
     @contextmanager
     def call(self) -> Iterator[None]:
         """Counts as activity while it lasts."""

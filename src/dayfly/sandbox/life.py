@@ -9,6 +9,7 @@ from typing import Any
 
 from dayfly.boundaries.base import Boundary, Cell, CellEnd
 from dayfly.errors import BoundaryUnusable
+from dayfly.limits import Limits
 from dayfly.policy import Policy
 from dayfly.sandbox.deadlines import PING_SECONDS, Deadlines, Due
 from dayfly.sandbox.executions import ExecutionCalls
@@ -58,7 +59,7 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls):
         self._deadlines = Deadlines(spec.limits, opened=now, last_call=now)
         self._silence: tuple[float, float, float] | None = None  # last heard, measured from, CPU seconds then
         self._link = Link(cell.stream, self._link_lost)
-        self._reports = (*cell.limits, *_host_reports(spec))
+        self._reports = (*cell.limits, *_host_reports(spec.limits))
         self._inside = Inside(self._link, spec.limits, self._reports, self)
         self._spare: asyncio.TimerHandle | None = None
         self._killing: asyncio.Task[CellEnd] | None = None
@@ -99,6 +100,20 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls):
             raise BoundaryUnusable(f"the sandbox ended before its agent answered: {end.reason}: {end.detail}") from None
         except TimeoutError:
             raise BoundaryUnusable(f"the agent did not answer within {OPEN_SECONDS:g} s") from None
+
+    async def adopt(self, policy: Policy, env: Mapping[str, str]) -> None:
+        """Make an unused sandbox somebody's own: their environment, limits and clocks, from now on. It answers, or raises.
+
+        ``policy`` differs from the one that it was opened with in nothing that the boundary keeps.
+        """
+        now = asyncio.get_running_loop().time()
+        self._policy = policy
+        self._deadlines = Deadlines(policy.limits, opened=now, last_call=now)
+        own = {report.name: report for report in _host_reports(policy.limits)}
+        self._reports = tuple(own.get(report.name, report) for report in self._reports)
+        self._inside.adopt(policy.limits, self._reports)
+        self._look_by(now)
+        await self.configure(env)
 
     # --- what it is -----------------------------------------------------------------------------------------------
 
@@ -253,9 +268,8 @@ def _rlimits(spec: SandboxSpec) -> dict[str, int]:
     }
 
 
-def _host_reports(spec: SandboxSpec) -> tuple[LimitReport, ...]:
+def _host_reports(limits: Limits) -> tuple[LimitReport, ...]:
     """The limits that this layer keeps, whatever the boundary is."""
-    limits = spec.limits
     enforced = Enforcement.ENFORCED
     return (
         LimitReport("output", limits.output, enforced, "counted on the host, the rest is dropped"),

@@ -1,7 +1,4 @@
-"""Many lives: makes sandboxes from policies, keeps count of them, and ends them all when it closes.
-
-(The lifecycle engine of a server, with admission, spares and the journal, grows here.)
-"""
+"""Makes sandboxes from policies, keeps count of them, and ends them all when it closes."""
 
 from __future__ import annotations
 
@@ -13,6 +10,8 @@ from typing import Protocol
 
 from dayfly.boundaries.base import Boundary
 from dayfly.errors import InputError, PolicyError
+from dayfly.manager.spares import Spares
+from dayfly.manager.templates import Template
 from dayfly.policy import Policy
 from dayfly.sandbox import Life
 from dayfly.spec import Image, Mount, SandboxSpec
@@ -55,6 +54,7 @@ class Manager:
         self._images = images
         self._agent_for = agent_for
         self._lives: dict[Life, asyncio.Task[None]] = {}
+        self._spares: dict[str, Spares] = {}
         self._swept = False
         self._closed = False
 
@@ -62,12 +62,29 @@ class Manager:
         return f"<Manager {', '.join(self._boundaries)}: {len(self._lives)} sandboxes>"
 
     async def open(self, policy: Policy, *, env: Mapping[str, str] | None = None) -> Life:
-        """A new sandbox. Raises ``PolicyError``, ``ImageNotFound``, ``BoundaryUnusable``, ``LimitUnenforceable``."""
+        """A new sandbox, from a spare where one fits. Raises ``PolicyError``, ``ImageNotFound``, ``BoundaryUnusable``,
+        ``LimitUnenforceable``."""
+        variables = _environment(env)
+        for spares in self._spares.values():
+            if spares.fits(policy) and (life := await spares.claim(policy, variables)) is not None:
+                return life
+        return await self._open(policy, variables)
+
+    def keep(self, template: Template) -> Spares:
+        """Keep spares of a template from now on. Raises ``InputError``, ``PolicyError``."""
+        if self._closed:
+            raise InputError("this manager is closed")
+        if template.name in self._spares:
+            raise InputError(f"there are spares of a template {template.name!r} already")
+        self._boundary(template.policy.boundary)
+        spares = self._spares[template.name] = Spares(template, lambda policy: self._open(policy, {}))
+        return spares
+
+    async def _open(self, policy: Policy, variables: dict[str, str]) -> Life:
         if self._closed:
             raise InputError("this manager is closed")
         boundary = self._boundary(policy.boundary)
         await self._sweep_once()
-        variables = _environment(env)
         spec, lease = await asyncio.to_thread(self._prepare, policy)
         try:
             life = await Life.open(boundary, spec, policy, env=variables, prestart=_prestart(spec.image))
@@ -133,6 +150,7 @@ class Manager:
     async def close(self) -> None:
         """End every sandbox. Idempotent."""
         self._closed = True
+        await asyncio.gather(*(spares.close() for spares in self._spares.values()))
         lives = dict(self._lives)
         await asyncio.gather(*(life.close() for life in lives))
         await asyncio.gather(*lives.values())

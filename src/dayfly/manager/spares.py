@@ -1,0 +1,151 @@
+"""Sandboxes that nobody has used yet, kept ready for whoever comes next.
+
+Laws: a spare is claimed once and never comes back. Whatever goes wrong with one at its claim, it is destroyed and the
+caller gets another. Refilling goes one at a time, and never makes a claim wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+
+from dayfly.errors import DayflyError
+from dayfly.manager.templates import Template, fits
+from dayfly.policy import Policy
+from dayfly.sandbox import Life
+from dayfly.spec import EndReason
+
+__all__ = ["Spares"]
+
+CLAIM_SECONDS = 2.0
+"""For a spare to take on its policy and environment; it takes 1 ms. One that does not is not healthy."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+"""Seconds between attempts to open one when the machine refuses: doubled each time."""
+
+
+class Spares:
+    """The spares of one template, on one running loop. ``failure`` says why there are too few, if the machine refuses."""
+
+    def __init__(self, template: Template, open_spare: Callable[[Policy], Awaitable[Life]]) -> None:
+        self.template = template
+        self.failure: DayflyError | None = None
+        self._open_spare = open_spare
+        self._ready: deque[tuple[float, Life]] = deque()  # when it was opened; the oldest first
+        self._changed = asyncio.Event()
+        self._watching: dict[Life, asyncio.Task[None]] = {}
+        self._filling = asyncio.ensure_future(self._fill())
+
+    def __repr__(self) -> str:
+        return f"<Spares {self.template.name!r}: {len(self._ready)} of {self.template.spares}>"
+
+    def __len__(self) -> int:
+        return len(self._ready)
+
+    def fits(self, policy: Policy) -> bool:
+        return fits(self.template.policy, policy)
+
+    async def claim(self, policy: Policy, env: Mapping[str, str]) -> Life | None:
+        """A spare that is now the caller's, under its policy and with its environment; ``None`` if there is none."""
+        while self._ready:
+            _, life = self._ready.popleft()
+            self._release(life)
+            if await self._adopted(life, policy, env):
+                return life
+        return None
+
+    async def _adopted(self, life: Life, policy: Policy, env: Mapping[str, str]) -> bool:
+        try:
+            async with asyncio.timeout(CLAIM_SECONDS):
+                await life.adopt(policy, env)
+        except (DayflyError, TimeoutError):
+            await life.kill(EndReason.CRASHED, "it did not answer when it was claimed")
+            return False
+        except BaseException:  # cancelled: whose it would have been is gone
+            await asyncio.shield(life.close())
+            raise
+        return True
+
+    async def full(self) -> None:
+        """Wait until all spares are there."""
+        while len(self._ready) < self.template.spares:
+            await self._next_change()
+
+    async def close(self) -> None:
+        """End them all."""
+        self._filling.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._filling
+        lives = [life for _, life in self._ready]
+        self._ready.clear()
+        for life in lives:
+            self._release(life)
+        await asyncio.gather(*(life.close() for life in lives))
+
+    # --- filling ------------------------------------------------------------------------------------------------------
+
+    async def _fill(self) -> None:
+        pause = FIRST_PAUSE
+        while True:
+            await self._retire()
+            if len(self._ready) >= self.template.spares:
+                await self._next_change(self._until_retirement())
+            elif await self._add():
+                pause = FIRST_PAUSE
+            else:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _add(self) -> bool:
+        try:
+            life = await self._open_spare(self._patient_policy())
+        except DayflyError as error:
+            self.failure = error
+            return False
+        self.failure = None
+        self._ready.append((asyncio.get_running_loop().time(), life))
+        self._watching[life] = asyncio.ensure_future(self._watch(life))
+        self._tell()
+        return True
+
+    def _patient_policy(self) -> Policy:
+        """The template's, but for its clocks: they start at the claim. Spares are retired here, by age."""
+        policy = self.template.policy
+        patience = self.template.spare_seconds + 60
+        clocks = {"lifetime_seconds": patience, "idle_seconds": patience}
+        return policy.model_copy(update={"limits": policy.limits.model_copy(update=clocks)})
+
+    async def _watch(self, life: Life) -> None:
+        """One that ends by itself is replaced."""
+        await life.ended()
+        self._ready = deque(one for one in self._ready if one[1] is not life)
+        self._watching.pop(life, None)
+        self._tell()
+
+    def _release(self, life: Life) -> None:
+        watching = self._watching.pop(life, None)
+        if watching is not None:
+            watching.cancel()
+        self._tell()
+
+    def _until_retirement(self) -> float | None:
+        if not self._ready:
+            return None
+        return max(0.0, self._ready[0][0] + self.template.spare_seconds - asyncio.get_running_loop().time())
+
+    async def _retire(self) -> None:
+        while self._ready and self._until_retirement() == 0:
+            _, life = self._ready.popleft()
+            self._release(life)
+            await life.close()
+
+    def _tell(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def _next_change(self, timeout: float | None = None) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._changed.wait()

@@ -1,0 +1,43 @@
+"""A policy under a name, of which sandboxes are kept ready."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dayfly.errors import PolicyError
+from dayfly.policy import Policy
+
+__all__ = ["Template", "fits"]
+
+MAX_SPARES = 1000
+"""Of one template: each is a process and some 20 MB."""
+
+_PERSONAL = frozenset({"run_seconds", "run_cpu_seconds", "output", "lifetime_seconds", "idle_seconds"})
+"""Limits that the host's side keeps, so that a claim may bring its own; the rest the boundary has set already."""
+
+
+@dataclass(frozen=True)
+class Template:
+    """``spares`` unused sandboxes wait to be claimed, none of them for longer than ``spare_seconds``."""
+
+    name: str
+    policy: Policy
+    spares: int = 1
+    spare_seconds: float = 1800.0
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.name) <= 64 or not self.name.isprintable():
+            raise PolicyError(f"a template's name has 1 to 64 printable characters, not {self.name!a:.80}")
+        if not 0 <= self.spares <= MAX_SPARES:
+            raise PolicyError(f"a template has 0 to {MAX_SPARES} spares, not {self.spares}")
+        if not 1 <= self.spare_seconds <= 86400:
+            raise PolicyError(f"a spare waits for 1 s to a day, not {self.spare_seconds:g} s")
+
+
+def fits(spare: Policy, wanted: Policy) -> bool:
+    """Whether a sandbox opened for ``spare`` can serve ``wanted``: equal but for what is kept outside of the boundary."""
+    return _rigid(spare) == _rigid(wanted)
+
+
+def _rigid(policy: Policy) -> dict[str, object]:
+    return policy.model_dump(exclude={"limits": set(_PERSONAL)})

@@ -1,0 +1,198 @@
+"""Spares over scripted agents, on a held clock: claims, replacements, ages and refusals."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from dayfly.errors import BoundaryUnusable, PolicyError
+from dayfly.limits import Limits
+from dayfly.manager.spares import FIRST_PAUSE, Spares
+from dayfly.manager.templates import Template, fits
+from dayfly.policy import Policy
+from dayfly.sandbox import Life
+from dayfly.spec import EndReason
+from dayfly.testing.scripted import Asked, ScriptedBoundary, ScriptedCell, scripted_spec
+
+Script = Callable[[Asked], Any]
+
+
+async def honest(asked: Asked) -> None:
+    await asked.finish()
+
+
+class Opener:
+    """Opens scripted sandboxes, or fails when ``refuses``."""
+
+    def __init__(self, script: Script = honest) -> None:
+        self.script = script
+        self.cells: list[ScriptedCell] = []
+        self.attempts = 0
+        self.refuses = False
+
+    async def __call__(self, policy: Policy) -> Life:
+        self.attempts += 1
+        if self.refuses:
+            raise BoundaryUnusable("no room")
+        boundary = ScriptedBoundary(self.script)
+        life = await Life.open(boundary, scripted_spec(policy.limits), policy, env={}, prestart=())
+        self.cells.append(boundary.cell)
+        return life
+
+
+@asynccontextmanager
+async def kept(opener: Opener, spares: int = 2, **more: Any) -> AsyncIterator[Spares]:
+    found = Spares(Template("t", Policy(), spares, **more), opener)
+    try:
+        yield found
+    finally:
+        await found.close()
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def test_a_claim_gets_a_spare_with_its_own_policy_and_environment_and_another_takes_its_place() -> None:
+    configured: list[dict[str, Any]] = []
+
+    async def script(asked: Asked) -> None:
+        configured.append(asked.params)
+        await asked.finish()
+
+    opener = Opener(script)
+    async with kept(opener) as spares:
+        await spares.full()
+        policy = Policy(limits=Limits(run_seconds=7, idle_seconds=30))
+        life = await spares.claim(policy, {"WHO": "anna"})
+        assert life is not None
+        assert (life.policy, configured[0]["env"]) == (policy, {"WHO": "anna"})
+        assert {limit.name: limit.value for limit in life.limits}["run_seconds"] == 7
+        await spares.full()
+        assert opener.attempts == 3
+        begun = now()
+        end = await life.ended()  # its clock began with the claim
+        assert (end.reason, round(now() - begun)) == (EndReason.IDLE_TIMEOUT, 30)
+
+
+async def test_no_spare_is_given_twice() -> None:
+    async with kept(Opener(), 4) as spares:
+        await spares.full()
+        lives = await asyncio.gather(*(spares.claim(Policy(), {}) for _ in range(4)))
+        assert len({id(life) for life in lives} - {id(None)}) == 4
+        for life in lives:
+            assert life is not None
+            await life.close()
+
+
+async def test_without_a_spare_there_is_none() -> None:
+    async with kept(Opener(), 0) as spares:
+        assert await spares.claim(Policy(), {}) is None
+
+
+async def test_a_spare_that_does_not_answer_is_destroyed_and_the_next_one_is_taken() -> None:
+    async def script(asked: Asked) -> None:
+        if asked.agent is not opener.cells[0].agent:
+            await asked.finish()
+
+    opener = Opener(script)
+    async with kept(opener) as spares:
+        await spares.full()
+        life = await spares.claim(Policy(), {})
+        assert life is not None
+        assert opener.cells[0].kills == [(EndReason.CRASHED, "it did not answer when it was claimed")]
+        assert opener.cells[1].kills == []
+        await life.close()
+
+
+async def test_a_cancelled_claim_leaves_no_sandbox_to_anybody() -> None:
+    async def silent(asked: Asked) -> None:
+        await asyncio.sleep(1000)
+
+    opener = Opener(silent)
+    async with kept(opener, 1) as spares:
+        await spares.full()
+        claim = asyncio.ensure_future(spares.claim(Policy(), {}))
+        await asyncio.sleep(0.1)
+        claim.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await claim
+        assert opener.cells[0].kills
+
+
+async def test_one_that_ends_by_itself_is_replaced() -> None:
+    opener = Opener()
+    async with kept(opener) as spares:
+        await spares.full()
+        opener.cells[0].die(EndReason.BOUNDARY_LOST)
+        while opener.attempts < 3:
+            await asyncio.sleep(0.1)
+        await spares.full()
+        life = await spares.claim(Policy(), {})
+        assert life is not None
+        assert life.end_reason is None
+        await life.close()
+
+
+async def test_spares_are_retired_by_age_and_not_by_the_policys_clocks() -> None:
+    opener = Opener()
+    async with kept(opener, 1, spare_seconds=5000.0) as spares:
+        await spares.full()
+        await asyncio.sleep(4990)
+        assert (opener.attempts, opener.cells[0].kills) == (1, [])
+        await asyncio.sleep(20)
+        await spares.full()
+        assert opener.attempts == 2
+        assert opener.cells[0].kills == [(EndReason.STOPPED, "")]
+
+
+async def test_a_machine_that_refuses_is_asked_again_and_less_and_less_often() -> None:
+    opener = Opener()
+    opener.refuses = True
+    async with kept(opener, 1) as spares:
+        await asyncio.sleep(FIRST_PAUSE * 15.5)  # after 0, 1, 3, 7 and 15 pauses
+        assert opener.attempts == 5
+        assert str(spares.failure) == "no room"
+        assert await spares.claim(Policy(), {}) is None
+        opener.refuses = False
+        await spares.full()
+        assert spares.failure is None
+
+
+async def test_closing_ends_all_that_nobody_has_claimed() -> None:
+    opener = Opener()
+    async with kept(opener, 3) as spares:
+        await spares.full()
+        life = await spares.claim(Policy(), {})
+        await spares.full()
+    assert life is not None
+    assert life.end_reason is None
+    await life.close()
+    assert all(cell.kills for cell in opener.cells)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "same"),
+    [
+        (Policy(limits=Limits(run_seconds=1, output=1024, lifetime_seconds=60, idle_seconds=5, run_cpu_seconds=1)), True),
+        (Policy(limits=Limits(memory=512 << 20)), False),
+        (Policy(limits=Limits(cpus=2)), False),
+        (Policy(limits=Limits(cpu_seconds=10)), False),
+        (Policy(image="python"), False),
+        (Policy(strict=True), False),
+    ],
+)  # fmt: skip
+def test_a_spare_fits_what_differs_only_in_what_the_host_keeps(wanted: Policy, same: bool) -> None:
+    assert fits(Policy(), wanted) is same
+
+
+@pytest.mark.parametrize(
+    "bad", [{"name": ""}, {"name": "x" * 65}, {"spares": -1}, {"spares": 1001}, {"spare_seconds": 0}]
+)
+def test_a_bad_template_is_refused(bad: dict[str, Any]) -> None:
+    with pytest.raises(PolicyError):
+        Template(**{"name": "t", "policy": Policy(), **bad})

@@ -1,0 +1,70 @@
+"""Spares with real gVisor: claims are warm, personal and never shared."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from dayfly import AsyncSandbox
+from dayfly.errors import InputError, PolicyError
+from dayfly.limits import Limits
+from dayfly.manager import Manager, Template, embedded
+from dayfly.policy import Policy
+from dayfly.testing.traces import descendants
+
+
+@pytest_asyncio.fixture
+async def manager() -> AsyncIterator[Manager]:
+    made = embedded()
+    yield made
+    await made.close()
+    assert not descendants()
+
+
+async def test_claims_are_personal_and_share_nothing(manager: Manager) -> None:
+    spares = manager.keep(Template("python", Policy(image="python"), spares=2))
+    await spares.full()
+    own = Policy(image="python", limits=Limits(run_seconds=0.3))
+    anna = await manager.open(own, env={"WHO": "anna"})
+    bert = await manager.open(Policy(image="python"), env={"WHO": "bert"})
+    assert len(spares) < 2, "both came from the spares"
+    for life, name in ((anna, "anna"), (bert, "bert")):
+        assert (await life.execute("import os; print(os.environ['WHO'])")).stdout == f"{name}\n"
+        assert (await life.execute("echo $WHO > ~/mine; ls ~", language="bash")).stdout == "mine\n"
+    assert (await anna.execute("while True: pass")).outcome == "timeout"
+    assert anna.id != bert.id
+    await spares.full()
+
+
+async def test_what_does_not_fit_is_opened_cold(manager: Manager) -> None:
+    spares = manager.keep(Template("python", Policy(image="python"), spares=1))
+    await spares.full()
+    life = await manager.open(Policy(image="python", limits=Limits(memory="512MiB")))
+    assert len(spares) == 1
+    assert {limit.name: limit.value for limit in life.limits}["memory"] == 512 << 20
+
+
+async def test_the_client_gets_a_spare_as_any_sandbox(manager: Manager) -> None:
+    spares = manager.keep(Template("python", Policy(image="python"), spares=1))
+    await spares.full()
+    async with AsyncSandbox({"image": "python"}, env={"A": "b"}, opener=manager) as sandbox:
+        assert (await sandbox.run_code("import os; os.environ['A']")).text == "'b'"
+
+
+async def test_bad_templates_are_refused(manager: Manager) -> None:
+    manager.keep(Template("t", Policy(), spares=0))
+    with pytest.raises(InputError, match="already"):
+        manager.keep(Template("t", Policy()))
+    await manager.close()
+    with pytest.raises(InputError, match="closed"):
+        manager.keep(Template("u", Policy()))
+
+
+async def test_bad_environment_is_refused_before_a_spare_is_taken(manager: Manager) -> None:
+    spares = manager.keep(Template("python", Policy(image="python"), spares=1))
+    await spares.full()
+    with pytest.raises((InputError, PolicyError)):
+        await manager.open(Policy(image="python"), env={"A=B": "c"})
+    assert len(spares) == 1
