@@ -1,4 +1,8 @@
-"""What this machine offers to tests: each runsc, images, and gVisor over a data directory of its own."""
+"""What this machine offers to tests: each runsc, images, and gVisor over a data directory of its own.
+
+Images come from the user's own store, so that ``make test`` need not build them every time. To it the tests add those of
+their own recipes, ``tiny`` and ``python39``, and a shipped one that is missing; nothing in it is changed or removed.
+"""
 
 from __future__ import annotations
 

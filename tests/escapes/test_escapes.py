@@ -16,6 +16,7 @@ import pytest
 from dayfly import Sandbox
 from tests.escapes.baiting import Bait, bait
 from tests.escapes.unwalled import Missing, run
+from tests.machine import image
 
 ATTACKS = Path(__file__).parent / "attacks"
 INSIDE = Missing(env={"CONTROL": "1"})  # the attack itself opens the door it then goes through
@@ -94,6 +95,19 @@ def test_succeeds_where_the_wall_is_missing(attack: str, prey: Bait) -> None:
     assert verdict(run(ATTACKS / f"{attack}.py", missing, prey.env)) != []
     if missing.network == "host":
         assert prey.visits, "the host's own count must see what got through"
+
+
+def test_a_control_leaves_the_image_as_it_is(tmp_path: Path) -> None:
+    """It is the user's own. ``tmp_path`` is not in it, so a mount point is needed there."""
+    rootfs = image("data").rootfs
+    before = entries(rootfs)
+    assert str(rootfs / tmp_path.relative_to("/")) not in before
+    run(ATTACKS / "identity.py", Missing(env={"CONTROL": "1"}, binds=[tmp_path]), {})
+    assert entries(rootfs) == before
+
+
+def entries(directory: Path) -> set[str]:
+    return {f"{where}/{name}" for where, below, files in os.walk(directory) for name in (*below, *files)}
 
 
 def test_every_attack_has_a_control() -> None:

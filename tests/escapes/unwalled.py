@@ -15,8 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dayfly.images import Store
+from dayfly.boundaries.gvisor.command import LAUNCHER
+from dayfly.boundaries.gvisor.skeleton import mount_point
 from dayfly.runtime import find_runsc
+from dayfly.spec import Image
+from tests.machine import image as built
 
 CAPABILITIES = ["CAP_SYS_ADMIN", "CAP_SYS_PTRACE", "CAP_SYS_CHROOT", "CAP_DAC_OVERRIDE", "CAP_SETUID", "CAP_SETGID"]
 
@@ -37,27 +40,48 @@ def run(attack: Path, missing: Missing, env: Mapping[str, str]) -> str:
     """stdout of the attack in a bare ``runsc run``."""
     with tempfile.TemporaryDirectory(prefix="unwalled-") as name:
         bundle = Path(name)
-        (bundle / "config.json").write_text(json.dumps(_spec(attack, missing, {**env, **missing.env})))
+        image = built("data")
+        binds = _binds(image, attack, missing)
+        root, skeleton = bundle / "rootfs", bundle / "skeleton"
+        root.mkdir()
+        _fill(skeleton, image.rootfs, binds)
+        spec = _spec(image, root, attack, missing, binds, env)
+        (bundle / "config.json").write_text(json.dumps(spec))
         command = [
             str(find_runsc().path), f"--root={bundle}/root", f"--network={missing.network}", "--platform=systrap",
             "--ignore-cgroups", *missing.flags, "run", f"--bundle={bundle}", f"unwalled-{secrets.token_hex(8)}",
         ]  # fmt: skip
-        # In a mount namespace, since current builds leave a mount beside their state.
-        command = ["unshare", *(["--user", "--map-root-user"] if os.geteuid() else []), "--mount", "--", *command]
+        # Over the image and not on it: runsc makes missing mount points on the host, in what it is given as its root.
+        # And in a mount namespace, since current builds leave a mount beside their state.
+        launch = ["/bin/sh", str(LAUNCHER), "--overlay", f"{skeleton}:{image.rootfs}", str(root), "--"]
+        own = ["--user", "--map-root-user"] if os.geteuid() else []
+        command = ["unshare", *own, "--mount", "--", *launch, *command]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert done.stdout, f"the control did not run: {done.stderr[-2000:]}"
         return done.stdout
 
 
-def _spec(attack: Path, missing: Missing, env: Mapping[str, str]) -> dict[str, Any]:
-    image = Store().resolve("data")
-    variables = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": "/tmp", **image.environment, **env}
-    binds = [(attack.parent, "/attacks"), *((path, str(path)) for path in missing.binds)]
-    binds += [(layer.source, layer.target) for layer in image.layers]
+def _binds(image: Image, attack: Path, missing: Missing) -> dict[str, Path]:
+    """What of the host appears inside, by where."""
+    layers = {layer.target: layer.source for layer in image.layers}
+    return {"/attacks": attack.parent, **{str(path): path for path in missing.binds}, **layers}
+
+
+def _fill(skeleton: Path, image: Path, binds: Mapping[str, Path]) -> None:
+    skeleton.mkdir()
+    skeleton.chmod(0o755)  # whatever the umask: it becomes the root directory inside
+    for target, source in binds.items():
+        mount_point(skeleton, image, target, source)
+
+
+def _spec(
+    image: Image, root: Path, attack: Path, missing: Missing, binds: Mapping[str, Path], env: Mapping[str, str]
+) -> dict[str, Any]:
+    variables = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": "/tmp", **image.environment, **env, **missing.env}
     mounts = [{"destination": "/proc", "type": "proc", "source": "proc"},
               {"destination": "/tmp", "type": "tmpfs", "source": "tmpfs"}]  # fmt: skip
     mounts += [{"destination": target, "type": "bind", "source": str(source), "options": ["rbind", "rw"]}
-               for source, target in binds]  # fmt: skip
+               for target, source in binds.items()]  # fmt: skip
     capabilities = CAPABILITIES if missing.root else []
     user = 0 if missing.root else 1000
     return {
@@ -70,7 +94,7 @@ def _spec(attack: Path, missing: Missing, env: Mapping[str, str]) -> dict[str, A
             "user": {"uid": user, "gid": user},
             "capabilities": dict.fromkeys(("bounding", "effective", "permitted", "inheritable"), capabilities),
         },
-        "root": {"path": str(image.rootfs), "readonly": True},
+        "root": {"path": str(root), "readonly": True},
         "mounts": mounts,
         "linux": {"namespaces": [{"type": kind} for kind in ("pid", "mount", "ipc", "uts")]
                   + ([] if missing.network == "host" else [{"type": "network"}])},

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from dayfly.errors import InputError
 from dayfly.spec import SandboxSpec
 
-__all__ = ["AGENT_TARGET", "BOOT_TARGET", "build_skeleton", "etc_files", "mount_targets", "resolve"]
+__all__ = ["AGENT_TARGET", "BOOT_TARGET", "build_skeleton", "etc_files", "mount_point", "mount_targets", "resolve"]
 
 AGENT_TARGET = "/.dayfly/agent.pyz"
 BOOT_TARGET = "/.dayfly/boot.py"
@@ -41,7 +41,7 @@ def build_skeleton(skeleton: Path, spec: SandboxSpec, machine_id: str) -> None:
         path.chmod(0o444)
     _directory(skeleton, image, _NOT_EMPTY)
     for target, source in mount_targets(spec).items():
-        _mount_point(skeleton, image, target, source)
+        mount_point(skeleton, image, target, source)
 
 
 def _put(source: Path, target: Path) -> None:
@@ -73,7 +73,8 @@ def etc_files(hostname: str, machine_id: str) -> Mapping[str, str]:
     }
 
 
-def _mount_point(skeleton: Path, image: Path, target: str, source: Path) -> None:
+def mount_point(skeleton: Path, image: Path, target: str, source: Path) -> None:
+    """Make in the skeleton what ``source`` is mounted on at ``target``. Raises ``InputError``, ``OSError``."""
     if source.is_dir():
         _directory(skeleton, image, target)
         return
