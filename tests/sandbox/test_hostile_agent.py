@@ -12,7 +12,7 @@ from dayfly.policy import Policy
 from dayfly.sandbox import Life
 from dayfly.sandbox.life import FREEZE_SECONDS
 from dayfly.sandbox.runs import CONFIRM_SECONDS
-from dayfly.spec import EndReason, Outcome
+from dayfly.spec import EndReason, Outcome, Usage
 from dayfly.testing.scripted import Asked, ScriptedBoundary, scripted_spec
 from dayfly.wire.errors import LocalProtocolError
 from dayfly.wire.messages import BY_CLASS, Cancel, Data, Event, Fail, Finish, Message, Welcome, encode
@@ -67,6 +67,19 @@ async def test_a_silent_agent_is_found_out_while_it_is_asked_for_a_file() -> Non
             await life.stat("x")
         assert now() - begun <= 6
     assert caught.value.reason == EndReason.UNRESPONSIVE
+
+
+async def test_silence_has_30_s_where_the_cpus_are_in_use() -> None:
+    async def script(asked: Asked) -> None:
+        await asyncio.Event().wait()
+
+    async with living(script) as (life, cell):
+        cell.agent.connection.receive = lambda data: []
+        cell.usage = lambda: Usage(cpu_seconds=now())  # one core, all the time
+        begun = now()
+        with pytest.raises(SandboxEnded, match="unresponsive"):
+            await life.stat("x")
+        assert 29 < now() - begun <= 31
 
 
 async def test_an_agent_that_does_not_greet_makes_open_fail_and_leaves_nothing() -> None:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from dayfly.errors import InputError
-from dayfly.sandbox.inside import FAILURES, Inside
+from dayfly.sandbox.inside import FAILURES, Inside, checked_rows
 from dayfly.sandbox.link import Call
 from dayfly.spec import FileInfo, FileKind
 from dayfly.wire import operations as ops
@@ -56,10 +56,10 @@ class FileCalls:
         self, path: str, *, after: str | None = None, limit: int = PAGE
     ) -> tuple[Sequence[FileInfo], bool]:
         """Up to ``limit`` entries after the name ``after``, sorted by name, and whether there are more."""
-        value = await self._answer(
-            ops.FILE_LIST, {"path": _path(path), "after": after, "limit": min(limit, PAGE)}, path
-        )
-        return [_info(row) for row in value["entries"] if isinstance(row, dict)], value["more"]
+        params: dict[str, object] = {"path": _path(path), "after": after, "limit": min(limit, PAGE)}
+        async with self._calling(ops.FILE_LIST, params, path) as call:
+            value = await call.answer()
+            return [_info(row) for row in checked_rows(value["entries"], ops.STAT, "entry")], value["more"]
 
     async def make_directory(self, path: str, *, parents: bool = True, mode: int = 0o755) -> bool:
         """Make a directory; returns whether it is new."""
@@ -144,13 +144,13 @@ def _count(value: object) -> int:
 
 
 def _info(row: dict[str, Any]) -> FileInfo:
-    kind = row.get("kind")
+    kind = row["kind"]
     return FileInfo(
-        name=str(row.get("name", "")),
-        path=str(row.get("path", "")),
+        name=row["name"],
+        path=row["path"],
         kind=FileKind(kind) if kind in _KINDS else FileKind.OTHER,
-        size=max(0, int(row.get("size") or 0)),
-        mode=int(row.get("mode") or 0) & 0o7777,
-        modified=float(row.get("modified") or 0.0),
-        target=row.get("target") if isinstance(row.get("target"), str) else None,
+        size=max(0, row["size"]),
+        mode=row["mode"] & 0o7777,
+        modified=float(row["modified"]),
+        target=row["target"],
     )

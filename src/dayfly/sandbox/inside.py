@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 from dayfly.boundaries.base import CellEnd
 from dayfly.errors import DayflyError, InputError, SandboxEnded
@@ -12,9 +12,10 @@ from dayfly.limits import Limits
 from dayfly.sandbox.failures import translate
 from dayfly.sandbox.link import Link, LinkLost, OperationFailed
 from dayfly.spec import EndReason, LimitReport
+from dayfly.wire import operations
 from dayfly.wire.errors import ProtocolError, RemoteProtocolError
 
-__all__ = ["FAILURES", "Inside", "Lifetime"]
+__all__ = ["FAILURES", "Inside", "Lifetime", "checked_rows"]
 
 
 class Lifetime(Protocol):
@@ -89,6 +90,11 @@ class Inside:
         if isinstance(asked, bool) or not isinstance(asked, (int, float)) or not 0 < asked < float("inf"):
             raise InputError(f"timeout must be a positive number of seconds, not {asked!r}")
         return min(float(asked), self.limits.lifetime_seconds)
+
+
+def checked_rows(rows: list[object], shape: Mapping[str, object], what: str) -> list[dict[str, Any]]:
+    """Rows of a list that the agent claims, each of the shape that the table says. Raises ``RemoteProtocolError``."""
+    return [operations.check(row, shape, what, RemoteProtocolError) for row in rows]
 
 
 FAILURES: tuple[type[Exception], ...] = (LinkLost, OperationFailed, ProtocolError)

@@ -274,7 +274,12 @@ def _host_reports(limits: Limits) -> tuple[LimitReport, ...]:
     return (
         LimitReport("output", limits.output, enforced, "counted on the host, the rest is dropped"),
         LimitReport("run_seconds", limits.run_seconds, enforced, "the host's monotonic clock"),
-        LimitReport("run_cpu_seconds", limits.run_cpu_seconds, Enforcement.WATCHED, "sampled by the agent"),
+        LimitReport(
+            "run_cpu_seconds",
+            limits.run_cpu_seconds,
+            Enforcement.WATCHED,
+            "sampled by the agent inside; the host ends the sandbox at cpu_seconds",
+        ),
         LimitReport("lifetime_seconds", limits.lifetime_seconds, enforced, "the host's monotonic clock"),
         LimitReport("idle_seconds", limits.idle_seconds, enforced, "the host's monotonic clock"),
     )

@@ -111,8 +111,11 @@ class Call:
             pass
         return self.value
 
-    async def send_data(self, stream: int, data: bytes | memoryview) -> None:
-        """Send all of ``data``, waiting for the agent's window. Returns early when the agent ended the operation."""
+    async def send_data(self, stream: int, data: bytes | memoryview) -> bool:
+        """Send all of ``data``, waiting for the agent's window; false if the agent ended the operation before.
+
+        Raises ``LinkLost``.
+        """
         view = memoryview(data)
         while view and self._link.is_open(self._number):
             piece = min(self._link.sendable(self._number), SEND_PIECE)
@@ -123,6 +126,8 @@ class Call:
                 continue
             self._link.send_data(self._number, stream, view[:piece])
             view = view[piece:]
+        self._link.raise_if_lost()
+        return not view
 
     def send_eof(self, stream: int) -> None:
         self._send(Eof(stream))

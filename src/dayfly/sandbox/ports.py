@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 from dayfly.errors import InputError
 from dayfly.sandbox.inside import FAILURES, Inside
 from dayfly.sandbox.link import Call
@@ -17,6 +19,8 @@ class PortConnection:
     def __init__(self, inside: Inside, call: Call) -> None:
         self._inside = inside
         self._call = call
+        self._counted = ExitStack()
+        self._counted.enter_context(inside.call())  # a sandbox with an open connection is not idle
 
     async def __aenter__(self) -> PortConnection:
         return self
@@ -25,13 +29,17 @@ class PortConnection:
         await self.close()
 
     async def connected(self) -> None:
-        """Wait until the server inside has accepted. Raises ``PortRefused``."""
+        """Wait until the server inside has accepted. Raises ``PortRefused``; then nothing of the connection is left."""
         try:
             while (message := await self._call.next()) is not None:
                 if isinstance(message, Event) and message.name == "connected":
                     return
         except FAILURES as caught:
+            await self.close()
             raise await self._inside.error(caught) from None
+        except BaseException:
+            await self.close()
+            raise
 
     async def read(self) -> bytes:
         """The next bytes; empty once the other side has closed."""
@@ -42,17 +50,19 @@ class PortConnection:
                 if isinstance(message, Eof):
                     return b""
         except FAILURES as caught:
+            await self.close()
             raise await self._inside.error(caught) from None
+        await self.close()
         return b""
 
     async def write(self, data: bytes) -> None:
         """Send all of ``data``. Raises ``ConnectionResetError`` if the other side is gone."""
-        if self._call.over:
-            raise ConnectionResetError("the connection inside is closed")
         try:
-            await self._call.send_data(ops.STDIN, data)
+            sent = await self._call.send_data(ops.STDIN, data)
         except FAILURES as caught:
             raise await self._inside.error(caught) from None
+        if not sent:
+            raise ConnectionResetError("the connection inside is closed")
 
     def write_eof(self) -> None:
         """No more bytes from this side."""
@@ -60,6 +70,7 @@ class PortConnection:
 
     async def close(self) -> None:
         """Both directions, at once. Idempotent."""
+        self._counted.close()
         if not self._call.over:
             self._call.abandon()
 

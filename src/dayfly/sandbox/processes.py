@@ -11,11 +11,12 @@ from typing import Any, Protocol
 from dayfly.errors import InputError
 from dayfly.sandbox.collect import Budget
 from dayfly.sandbox.executions import LIMIT_OF_END
-from dayfly.sandbox.inside import FAILURES, Inside
-from dayfly.sandbox.link import Call, LinkLost
+from dayfly.sandbox.inside import FAILURES, Inside, checked_rows
+from dayfly.sandbox.link import Call, LinkLost, OperationFailed
 from dayfly.sandbox.runs import Run
 from dayfly.spec import EndReason, Outcome, ProcessInfo, ProcessResult
 from dayfly.wire import operations as ops
+from dayfly.wire.errors import ProtocolError
 from dayfly.wire.messages import Data, Event, Message
 
 __all__ = ["ProcessCalls", "ProcessSink", "RunningProcess"]
@@ -114,19 +115,47 @@ class RunningProcess:
         return await self.wait()
 
     async def write_stdin(self, data: bytes) -> None:
-        await self._call.send_data(ops.STDIN, data)
+        """Raises ``BrokenPipeError`` when the command has ended, ``SandboxEnded`` when the sandbox has."""
+        try:
+            sent = await self._call.send_data(ops.STDIN, data)
+        except FAILURES as caught:
+            raise await self._inside.error(caught) from None
+        if not sent:
+            raise BrokenPipeError("the command has ended")
 
     async def close_stdin(self) -> None:
         self._call.send_eof(ops.STDIN)
 
     async def resize(self, rows: int, columns: int) -> None:
-        self._call.send_event("resize", {"rows": rows, "cols": columns})
+        await self._tell("resize", {"rows": rows, "cols": columns})
 
     async def send_signal(self, signal: int) -> None:
-        self._call.send_event("signal", {"signal": _signal(signal)})
+        await self._tell("signal", {"signal": _signal(signal)})
+
+    async def _tell(self, name: str, fields: dict[str, object]) -> None:
+        """To a command that has ended it is said in vain. Raises ``SandboxEnded``, and ``BusyError`` for a flood."""
+        try:
+            self._inside.link.raise_if_lost()
+            self._call.send_event(name, fields)
+        except LinkLost as lost:
+            raise await self._inside.error(lost) from None
+        except ProtocolError:
+            flood = OperationFailed(ops.BUSY, "the command has not taken what it was told before")
+            raise await self._inside.error(flood) from None
+
+    def give_up(self) -> None:
+        """Nobody will ever know of it: it is stopped."""
+        if not self._call.over:
+            self._run.stop()
 
     async def detach(self) -> None:
-        """Stop following. A process that was started detached goes on; another one is stopped by the agent."""
+        """Stop following. A process that was started detached goes on; another one is stopped by the agent.
+
+        One that was given a timeout is still followed for it, and its output is dropped.
+        """
+        if self._run.has_deadline:
+            self._sink = None
+            return
         self._run.leave()
         self._call.abandon()
         self._following.cancel()
@@ -188,7 +217,11 @@ class ProcessCalls:
             except FAILURES as caught:
                 raise await self._inside.error(caught) from None
             process = RunningProcess(self._inside, call, cap, sink)
-            await process.started(seconds)
+            try:
+                await process.started(seconds)
+            except BaseException:
+                process.give_up()
+                raise
             return process
 
     async def list_processes(self) -> Sequence[ProcessInfo]:
@@ -196,9 +229,9 @@ class ProcessCalls:
         with self._inside.call():
             try:
                 value = await (await self._inside.link.open(ops.PROCESS_LIST, {})).answer()
+                return [_info(row) for row in checked_rows(value["processes"], ops.PROCESS, "process")]
             except FAILURES as caught:
                 raise await self._inside.error(caught) from None
-        return [_info(row) for row in value["processes"] if isinstance(row, dict)]
 
     async def signal_process(self, pid: int, signal: int) -> None:
         """Send a signal to a command's process group."""
@@ -211,15 +244,14 @@ class ProcessCalls:
 
 
 def _info(row: dict[str, Any]) -> ProcessInfo:
-    argv = row.get("argv")
     return ProcessInfo(
-        pid=int(row.get("pid") or 0),
-        argv=tuple(map(str, argv)) if isinstance(argv, list) else (),
-        cwd=posixpath.normpath(str(row.get("cwd", ""))),
-        running=row.get("running") is True,
-        pty=row.get("pty") is True,
-        exit_code=row.get("exit_code"),
-        signal=row.get("signal"),
+        pid=row["pid"],
+        argv=tuple(map(str, row["argv"])),
+        cwd=posixpath.normpath(row["cwd"]),
+        running=row["running"],
+        pty=row["pty"],
+        exit_code=row["exit_code"],
+        signal=row["signal"],
     )
 
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from dayfly.sandbox.link import Call
-from dayfly.wire.errors import RemoteProtocolError
+from dayfly.wire.errors import ProtocolError, RemoteProtocolError
 from dayfly.wire.messages import Message
 
 __all__ = ["CONFIRM_SECONDS", "GRACE_SECONDS", "Run"]
@@ -47,6 +47,10 @@ class Run:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(seconds, self._expire)
 
+    @property
+    def has_deadline(self) -> bool:
+        return self._timer is not None
+
     def leave(self) -> None:
         """From now on a cancelled ``follow`` ends at once and stops nothing: the agent knows what goes on without us."""
         self._left = True
@@ -60,11 +64,16 @@ class Run:
         if self._stopping.is_set():
             return
         self._stopping.set()
-        self._call.send_event(self._stop_event, {"grace": GRACE_SECONDS})
         self._disarm()
         self._timer = asyncio.get_running_loop().call_later(CONFIRM_SECONDS, self._unconfirmed)
+        try:
+            self._call.send_event(self._stop_event, {"grace": GRACE_SECONDS})
+        except ProtocolError:  # the agent takes no more events: a last word needs no room, and the timer runs
+            self._call.cancel()
 
     def _unconfirmed(self) -> None:
+        if self._call.over:
+            return
         task = asyncio.ensure_future(self._end_cell())
         self._background.add(task)
         task.add_done_callback(self._background.discard)

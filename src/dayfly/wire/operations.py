@@ -63,12 +63,12 @@ class Operation:
 
 
 _EXIT = {"exit_code": MAYBE_INT, "signal": MAYBE_INT}  # exactly one is a number
-_PROCESS = {"pid": int, "argv": list, "cwd": str, "running": bool, "pty": bool, **_EXIT}
-_STAT = {"name": str, "path": str, "kind": str, "size": int, "mode": int, "modified": NUMBER, "target": MAYBE_STR}
+PROCESS = {"pid": int, "argv": list, "cwd": str, "running": bool, "pty": bool, **_EXIT}
+STAT = {"name": str, "path": str, "kind": str, "size": int, "mode": int, "modified": NUMBER, "target": MAYBE_STR}
 
 EXECUTE = Operation(
     "execute",
-    # context: name; made on first use. cpu_seconds, output: caps of this run, kept by the agent (and by the host again).
+    # context: name; made on first use. cpu_seconds, output: caps of this run, kept by the agent (output by the host again).
     {"context": str, "language": str, "code": str, "cpu_seconds": NUMBER, "output": int},
     # interrupt: SIGINT, and after ``grace`` seconds SIGKILL for what is left of the run.
     to_acceptor={"interrupt": {"grace": NUMBER}},
@@ -111,7 +111,7 @@ PROCESS_CONNECT = Operation(
     to_opener=PROCESS_START.to_opener,
     finish=PROCESS_START.finish,
 )
-PROCESS_LIST = Operation("process.list", {}, finish={"processes": list})  # of _PROCESS
+PROCESS_LIST = Operation("process.list", {}, finish={"processes": list})  # of PROCESS
 PROCESS_SIGNAL = Operation("process.signal", {"pid": int, "signal": int})  # to the process group
 
 # Paths are absolute or relative to the home. Every step is opened by descriptor without following links; a link is
@@ -122,7 +122,7 @@ FILE_WRITE = Operation(
     {"path": str, "how": str, "mode": int, "parents": bool},
     finish={"size": int},
 )
-FILE_STAT = Operation("file.stat", {"path": str, "follow": bool}, finish=_STAT)
+FILE_STAT = Operation("file.stat", {"path": str, "follow": bool}, finish=STAT)
 FILE_LIST = Operation(
     "file.list",  # sorted by name as bytes; ``after`` is the last name of the previous page
     {"path": str, "after": MAYBE_STR, "limit": int},
