@@ -187,6 +187,30 @@ def test_many_threads_at_once_lose_nothing_and_share_commits(journal: Journal, p
     assert problems(path) == []
 
 
+def test_a_waiter_that_gave_up_harms_nobody_else(journal: Journal, path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")  # the thread waits with the first
+        journal.append("s1", "first", {})
+        given_up = [journal.append("s1", "second", {}), journal.erase("anna"), journal.append("s1", "third", {})]
+        assert [future.cancel() for future in given_up] == [True, True, True]
+        other.execute("ROLLBACK")
+    assert journal.append("s1", "fourth", {}).result(10).number == 2
+    assert problems(path) == []
+
+
+@pytest.mark.parametrize("bad", ["\udc80", "a\nb", "x" * 257])
+def test_names_are_printable_text(journal: Journal, bad: str) -> None:
+    for arguments in ({"chain": bad}, {"kind": bad}, {"tenant": bad}):
+        with pytest.raises(InputError):
+            journal.append(**{"chain": "s1", "kind": "k", "facts": {}, **arguments})
+    assert journal.append("s1", "good", {}).result(5).number == 1
+
+
+def test_a_server_entry_that_is_no_json_any_more_is_a_problem_and_no_crash(written: Path) -> None:
+    tamper(written, "UPDATE entries SET facts = '{' WHERE chain = 'server' AND number = 1")
+    assert ("server", 1) in {(one.chain, one.number) for one in problems(written)}
+
+
 def test_a_journal_has_one_writer(journal: Journal, path: Path) -> None:
     with pytest.raises(HostError, match="another dayfly"):
         Journal(path, SIGNER)

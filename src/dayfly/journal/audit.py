@@ -79,7 +79,7 @@ class _Audit:
 
     def _remember(self, entry: Entry, head: Head) -> None:
         if entry.chain == SERVER and entry.kind == BEGUN:
-            self._begun.add(str(json.loads(entry.facts).get("chain")))
+            self._begun.add(_chain_in(entry.facts))
         wanted = self._wanted.get((entry.chain, entry.number))
         if wanted is not None and wanted.head.hash == head.hash:
             del self._wanted[entry.chain, entry.number]
@@ -120,6 +120,13 @@ class _Audit:
                 yield Problem("", 0, f"content {name!a:.80} belongs to no entry")
             elif _digest_in(facts, name) != content_digest(salt, data):
                 yield Problem(chain, number, f"content {name!a:.80} was changed")
+
+
+def _chain_in(facts: str) -> str:
+    try:
+        return str(json.loads(facts)["chain"])
+    except (ValueError, KeyError, TypeError):  # it was changed, which its hash tells
+        return SERVER
 
 
 def _digest_in(facts: str, name: str) -> object:

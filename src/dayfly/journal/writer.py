@@ -34,6 +34,9 @@ VERIFY = "dayfly journal verify"
 MAX_WAITING = 10_000
 """Entries that may wait for the disk; who brings more is refused."""
 
+MAX_NAME = 256
+"""Characters of a chain, kind or tenant."""
+
 MAX_CONTENT = 1024 * 1024
 """Bytes of one content; the rest is left out, and facts say how much there was."""
 
@@ -69,6 +72,7 @@ class Journal:
         self._heads: dict[str, Head] = {}
         self._orders: queue.Queue[_Order | Callable[[], None] | None] = queue.Queue(MAX_WAITING)
         self._closed = False
+        self._closing = threading.Lock()
         self._thread = threading.Thread(target=self._serve, name="dayfly-journal", daemon=True)
         self._thread.start()
 
@@ -94,8 +98,8 @@ class Journal:
                 for one in kept
             }
         dump_facts(whole)
-        if not chain or not kind:
-            raise InputError("a journal entry needs a chain and a kind")
+        for what, text in (("chain", chain), ("kind", kind), ("tenant", tenant)):
+            _check_name(what, text, empty=what == "tenant")
         order = _Order(chain, tenant, kind, whole, kept)
         self._put(order)
         return order.done
@@ -110,20 +114,23 @@ class Journal:
 
     def close(self) -> None:
         """Write what waits, and stop. Idempotent."""
-        if not self._closed:
+        with self._closing:
+            if self._closed:
+                return
             self._closed = True
-            self._orders.put(None)
-            self._thread.join()
-            self._connection.close()
-            os.close(self._lock)
+        self._orders.put(None)
+        self._thread.join()
+        self._connection.close()
+        os.close(self._lock)
 
     # --- the thread ---------------------------------------------------------------------------------------------------
 
     def _put(self, order: _Order | Callable[[], None]) -> None:
-        if self._closed:
-            raise HostError("the journal is closed")
         try:
-            self._orders.put_nowait(order)
+            with self._closing:  # nothing comes after the end
+                if self._closed:
+                    raise HostError("the journal is closed")
+                self._orders.put_nowait(order)
         except queue.Full:
             raise HostError(
                 f"{MAX_WAITING} journal entries wait for the disk", remedy="see what it is busy with"
@@ -133,10 +140,14 @@ class Journal:
         done: Future[int] = Future()
 
         def call() -> None:
+            if not done.set_running_or_notify_cancel():
+                return
             try:
-                done.set_result(self._transaction(work))
-            except HostError as error:
+                count = self._transaction(work)
+            except Exception as error:  # noqa: BLE001 - handed on
                 done.set_exception(error)
+            else:
+                done.set_result(count)
 
         self._put(call)
         return done
@@ -161,11 +172,12 @@ class Journal:
                 order()
 
     def _write(self, batch: list[_Order]) -> None:
+        batch = [order for order in batch if order.done.set_running_or_notify_cancel()]
         if not batch:
             return
         try:
             entries = self._transaction(lambda: self._insert_all(batch))
-        except HostError as error:
+        except Exception as error:  # noqa: BLE001 - these fail, and the thread serves those after them
             for order in batch:
                 order.done.set_exception(error)
             return
@@ -179,11 +191,13 @@ class Journal:
             self._connection.execute("BEGIN IMMEDIATE")
             done = work()
             self._connection.execute("COMMIT")
-        except (sqlite3.Error, OSError, HostError) as error:
+        except BaseException as error:
             with suppress(sqlite3.Error):
                 self._connection.execute("ROLLBACK")
             self._heads = before
-            raise translate(error, self._path) from error
+            if isinstance(error, (sqlite3.Error, OSError)):
+                raise translate(error, self._path) from error
+            raise
         return done
 
     # --- entries ------------------------------------------------------------------------------------------------------
@@ -263,6 +277,11 @@ class Journal:
             count += self._connection.execute(f"DELETE {which}", (chain, number)).rowcount
         self._insert_all([_Order(SERVER, "", "entries.retired", {"count": count, "before": before}, [])])
         return count
+
+
+def _check_name(what: str, text: str, *, empty: bool) -> None:
+    if not (text or empty) or len(text) > MAX_NAME or not text.isprintable():
+        raise InputError(f"the {what} of a journal entry is 1 to {MAX_NAME} printable characters, not {text!a:.80}")
 
 
 def _only_writer(path: Path) -> int:
