@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dayfly.boundaries.base import Boundary
-from dayfly.errors import InputError, PolicyError
+from dayfly.errors import HostError, InputError, PolicyError
 from dayfly.manager.spares import Spares
 from dayfly.manager.templates import Template
 from dayfly.policy import Policy
@@ -55,6 +55,7 @@ class Manager:
         self._agent_for = agent_for
         self._lives: dict[Life, asyncio.Task[None]] = {}
         self._spares: dict[str, Spares] = {}
+        self._sweeping = asyncio.Lock()
         self._swept = False
         self._closed = False
 
@@ -85,7 +86,7 @@ class Manager:
             raise InputError("this manager is closed")
         boundary = self._boundary(policy.boundary)
         await self._sweep_once()
-        spec, lease = await asyncio.to_thread(self._prepare, policy)
+        spec, lease = await self._prepared(policy)
         try:
             life = await Life.open(boundary, spec, policy, env=variables, prestart=_prestart(spec.image))
         except BaseException:
@@ -110,7 +111,7 @@ class Manager:
 
     async def explain(self, policy: Policy) -> Mapping[str, object]:
         """What ``open`` would generate, without starting anything."""
-        spec, lease = await asyncio.to_thread(self._prepare, policy)
+        spec, lease = await self._prepared(policy)
         lease.close()
         return self._boundary(policy.boundary).explain(spec)
 
@@ -122,10 +123,22 @@ class Manager:
 
     async def _sweep_once(self) -> None:
         """What dead dayfly processes left goes at the first start of the next one."""
-        if not self._swept:
-            self._swept = True
-            for boundary in self._boundaries.values():
-                await asyncio.to_thread(boundary.sweep)
+        async with self._sweeping:
+            if not self._swept:
+                for boundary in self._boundaries.values():
+                    await asyncio.to_thread(_sweep, boundary)
+                self._swept = True
+
+    async def _prepared(self, policy: Policy) -> tuple[SandboxSpec, ImageLease]:
+        """``_prepare`` in a thread. When cancelled meanwhile, what it has taken hold of is let go."""
+        preparing = asyncio.ensure_future(asyncio.to_thread(self._prepare, policy))
+        try:
+            return await asyncio.shield(preparing)
+        except asyncio.CancelledError:
+            await asyncio.wait({preparing})
+            if preparing.exception() is None:
+                preparing.result()[1].close()
+            raise
 
     def _prepare(self, policy: Policy) -> tuple[SandboxSpec, ImageLease]:
         image = self._images.resolve(policy.image)
@@ -169,6 +182,16 @@ def embedded() -> Manager:
         Store(paths),
         lambda image: agent_for(image, paths.data / "agents"),
     )
+
+
+def _sweep(boundary: Boundary) -> None:
+    try:
+        boundary.sweep()
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        raise HostError(
+            f"what an ended dayfly left cannot be removed: {error.strerror}{where}", remedy="remove it by hand"
+        ) from error
 
 
 def _prestart(image: Image) -> tuple[str, ...]:
