@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel, ValidationError
 
 from dayfly.errors import DayflyError, InputError, PolicyError
-from dayfly.limits import GIB, MIB, Limits, parse_size
+from dayfly.limits import GIB, MIB, Limits, parse_size, size_text
 from dayfly.policy import DataMount, Policy, parse_policy
 
 
@@ -36,6 +38,65 @@ from dayfly.policy import DataMount, Policy, parse_policy
 def test_a_mistake_is_a_policy_error_that_names_it(bad: dict[str, object], names: str) -> None:
     with pytest.raises(PolicyError, match=names):
         parse_policy(bad)
+
+
+SPOKEN = [
+    (lambda: Limits(memmory="1GiB"), "there is no key 'memmory'", "did you mean memory?"),  # type: ignore[call-arg]
+    (lambda: Limits(zzz=1), "there is no key 'zzz'", "keys are cpus, memory,"),  # type: ignore[call-arg]
+    (lambda: Policy(limit=1), "there is no key 'limit'", "did you mean limits?"),  # type: ignore[call-arg]
+    (lambda: Limits(run_seconds=0), "run_seconds must be at least 0.05 s, not 0 s", "run_seconds may be 0.05 s to"),
+    (lambda: Limits(memory="1MiB"), "memory must be at least 96 MiB, not 1 MiB", "96 MiB to 1024 GiB"),
+    (lambda: Limits(memory=10**5000), "memory must be at most 1024 GiB", "96 MiB to 1024 GiB"),
+    (lambda: Limits(cpus="many"), "cpus must be a valid number", "the default is 1.0"),
+    (lambda: Limits(memory="lots"), "memory: not a size: 'lots'", "'512MiB'"),
+    (lambda: Policy(limits=5), "limits must be a valid dictionary", "keys are cpus"),
+    (lambda: Policy(network="all"), "network must be 'none', not 'all'", "the default is 'none'"),
+    (lambda: Policy.model_validate({"limits": {"cpuz": 1}}), "there is no key 'limits.cpuz'", "did you mean cpus?"),
+    (lambda: Policy.model_validate_json("{"), "Invalid JSON", "keys are boundary"),
+    (lambda: Policy(mounts=[{"source": "/usr", "target": "/d", "x": 1}]), "'mounts[0].x'", "source, target"),
+    (lambda: DataMount(source=Path("x"), target="/y"), "source: mount source must be absolute: 'x'", "whole path"),
+    (lambda: DataMount(source=Path("/u\0"), target="/y"), "cannot be used", "that you may read"),
+    (lambda: DataMount(source=Path("/usr/share")), "target is missing", "give target"),  # type: ignore[call-arg]
+    (lambda: setattr(Limits(), "memory", 5), "frozen: memory cannot be changed", "make a new Limits"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "sentence", "remedy"), SPOKEN)
+def test_a_mistake_is_told_in_the_words_of_whoever_made_it(
+    make: Callable[[], object], sentence: str, remedy: str
+) -> None:
+    with pytest.raises(PolicyError) as caught:
+        make()
+    assert sentence in caught.value.message
+    assert remedy in (caught.value.remedy or "")
+    assert "pydantic" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_every_mistake_is_told_at_once_but_not_thousands() -> None:
+    with pytest.raises(PolicyError) as caught:
+        parse_policy({"limits": {"memmory": 1, "cpus": 0}, "netwrok": "none"})
+    for word in ("'limits.memmory'", "limits.cpus", "'netwrok'"):
+        assert word in caught.value.message
+    with pytest.raises(PolicyError, match="and 992 more") as caught:
+        parse_policy({str(number): 1 for number in range(1000)})
+    assert len(str(caught.value)) < 1000
+
+
+def test_a_policy_within_another_model_is_checked_by_that_model() -> None:
+    class Settings(BaseModel):
+        policy: Policy
+        limits: Limits
+
+    assert Settings.model_validate({"policy": {"image": "x"}, "limits": {"memory": "1GiB"}}).limits.memory == GIB
+    with pytest.raises(ValidationError) as caught:
+        Settings.model_validate({"policy": {"limits": {"cpus": 0}}, "limits": {"memmory": 1}})
+    assert [item["loc"] for item in caught.value.errors()] == [("policy", "limits", "cpus"), ("limits", "memmory")]
+
+
+@pytest.mark.parametrize(("size", "text"), [(GIB, "1 GiB"), (96 * MIB, "96 MiB"), (1000, "1000 B"), (0, "0 B")])
+def test_a_size_is_shown_in_the_largest_unit_that_is_exact(size: int, text: str) -> None:
+    assert size_text(size) == text
 
 
 def test_the_defaults_are_what_the_documentation_promises() -> None:

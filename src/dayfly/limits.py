@@ -6,14 +6,16 @@ Sizes are bytes, times are seconds, CPU is cores. A size may be written as text:
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from dayfly.errors import InputError
+from dayfly.errors import InputError, PolicyError
 
-__all__ = ["GIB", "KIB", "MIB", "ByteSize", "Limits", "parse_size"]
+__all__ = ["GIB", "KIB", "MIB", "ByteSize", "Checked", "Limits", "Unfit", "parse_size", "size_text"]
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -21,39 +23,181 @@ GIB = 1024 * MIB
 
 _UNITS = {"": 1, "b": 1, "k": 1000, "kb": 1000, "kib": KIB, "m": 10**6, "mb": 10**6, "mib": MIB,
           "g": 10**9, "gb": 10**9, "gib": GIB}  # fmt: skip
-_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*$", re.ASCII)
+_SIZE = re.compile(r"^\s*(\d{1,30}(?:\.\d{1,30})?)\s*([a-zA-Z]*)\s*$", re.ASCII)
+_HOW_TO_WRITE = "write bytes, or text such as '512MiB': a number with KiB, MiB, GiB, kB, MB or GB"
 
 
 def parse_size(value: Any) -> int:
     """Bytes from an integer or from text such as ``"512MiB"``. Raises ``InputError``."""
-    if isinstance(value, bool):
-        raise InputError(f"not a size: {value!r}")
-    if isinstance(value, int):
+    if isinstance(value, int) and not isinstance(value, bool):
         return value
     match = _SIZE.match(value) if isinstance(value, str) else None
     unit = _UNITS.get(match[2].lower()) if match else None
     if match is None or unit is None:
-        raise InputError(f"not a size: {value!r}", remedy="write bytes, or a number with KiB, MiB, GiB, kB, MB or GB")
+        raise InputError(f"not a size: {_shown(value)}", remedy=_HOW_TO_WRITE)
     return int(Fraction(match[1]) * unit)
+
+
+def size_text(size: float) -> str:
+    """A number of bytes for a person: ``1 GiB``, ``96 MiB``, ``1000 B``."""
+    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if size and size % unit == 0:
+            return f"{size / unit:.0f} {name}" if abs(size) < 2**80 else "far too many bytes"
+    return f"{size} B"
+
+
+class Unfit(ValueError):
+    """For validators: what is wrong in one clause, and what to do about it."""
+
+    def __init__(self, message: str, remedy: str | None) -> None:
+        super().__init__(message)
+        self.remedy = remedy
+
+
+class Checked(BaseModel):
+    """A frozen model without unknown keys, whose mistakes are a ``PolicyError`` in the words of whoever wrote them.
+
+    As a field of another model it behaves as any model does: pydantic collects its mistakes in that model's
+    ``ValidationError``.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def __init__(self, /, **data: Any) -> None:
+        with _in_plain_words(type(self)):
+            super().__init__(**data)
+
+    # Told apart from a constructor of one's own, which pydantic would call for nested models, and so lose their place.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    @classmethod
+    def model_validate(cls, obj: Any, **options: Any) -> Self:
+        """Raises ``PolicyError``."""
+        with _in_plain_words(cls):
+            return super().model_validate(obj, **options)
+
+    @classmethod
+    def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
+        """Raises ``PolicyError``."""
+        with _in_plain_words(cls):
+            return super().model_validate_json(json_data, **options)
+
+    if not TYPE_CHECKING:  # a checker shall still refuse the assignment
+
+        def __setattr__(self, name: str, value: object) -> None:
+            with _in_plain_words(type(self)):
+                super().__setattr__(name, value)
+
+
+@contextmanager
+def _in_plain_words(model: type[BaseModel]) -> Iterator[None]:
+    try:
+        yield
+    except ValidationError as error:
+        raise _policy_error(error, model) from None
+
+
+_MOST_PROBLEMS = 8  # that are told at once: beyond that it is not a policy at all
+
+
+def _policy_error(error: ValidationError, model: type[BaseModel]) -> PolicyError:
+    problems = [_problem(dict(item), model) for item in error.errors(include_url=False)]
+    told = [message for message, _ in problems[:_MOST_PROBLEMS]]
+    if len(problems) > len(told):
+        told.append(f"and {len(problems) - len(told)} more")
+    remedies = dict.fromkeys(remedy for _, remedy in problems[:_MOST_PROBLEMS])
+    return PolicyError("; ".join(told), remedy="; ".join(remedies))
+
+
+def _problem(item: dict[str, Any], model: type[BaseModel]) -> tuple[str, str]:
+    """One mistake: what is wrong, and what to do."""
+    loc, kind = item["loc"], item["type"]
+    holder = _holder(model, loc)
+    name = next((part for part in reversed(loc) if isinstance(part, str)), "")
+    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).lstrip(".") or model.__name__
+    if kind == "extra_forbidden":
+        return f"there is no key {key!r}", _nearest(name, list(holder.model_fields))
+    if kind == "missing":
+        return f"{key} is missing", f"give {key}"
+    if kind == "value_error":
+        error = item["ctx"]["error"]
+        return (f"{key}: {error}" if loc else str(error)), getattr(error, "remedy", None) or _default(holder, name)
+    if kind == "frozen_instance":
+        return f"a {holder.__name__} is frozen: {name} cannot be changed", f"make a new {holder.__name__}"
+    if kind in ("greater_than_equal", "less_than_equal"):
+        bound = f"at least {_amount(name, item['ctx']['ge'])}" if "ge" in item["ctx"] else ""
+        bound = bound or f"at most {_amount(name, item['ctx']['le'])}"
+        return f"{key} must be {bound}, not {_amount(name, item['input'])}", _range(holder, name)
+    message = str(item["msg"]).replace("Input should be", "must be")
+    return f"{key} {message}, not {_shown(item['input'])}", _default(holder, name)
+
+
+def _holder(model: type[BaseModel], loc: tuple[int | str, ...]) -> type[BaseModel]:
+    """The model, at or below ``model``, that the last key of ``loc`` belongs to."""
+    for part in loc[:-1]:
+        field = model.model_fields.get(str(part))
+        kinds = [field.annotation, *get_args(field.annotation)] if field else []
+        model = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), model)
+    return model
+
+
+def _nearest(name: str, names: list[str]) -> str:
+    import difflib  # only for mistakes
+
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {close[0]}?" if close else f"keys are {', '.join(names)}"
+
+
+def _default(holder: type[BaseModel], name: str) -> str:
+    field = holder.model_fields.get(name)
+    if field is None or field.is_required():
+        return f"keys are {', '.join(holder.model_fields)}"
+    if isinstance(field.default, BaseModel):
+        return f"keys are {', '.join(type(field.default).model_fields)}"
+    return f"the default is {_shown(field.default)}"
+
+
+def _range(holder: type[BaseModel], name: str) -> str:
+    bounds = {
+        key: getattr(one, key)
+        for one in holder.model_fields[name].metadata
+        for key in ("ge", "le")
+        if hasattr(one, key)
+    }
+    return f"{name} may be {_amount(name, bounds['ge'])} to {_amount(name, bounds['le'])}"
+
+
+def _amount(name: str, value: Any) -> str:
+    """A value with the unit of its key."""
+    if isinstance(value, (int, float)) and abs(value) < 10**18:
+        if name in _SIZES:
+            return size_text(value)
+        return f"{value:g} s" if name.endswith("_seconds") else f"{value:g}"
+    return _shown(value)
+
+
+def _shown(value: object) -> str:
+    try:
+        return f"{value!r:.80}"
+    except Exception:  # noqa: BLE001  # such as an integer of too many digits: what cannot be shown is still refused
+        return f"a {type(value).__name__}"
 
 
 def _size_for_pydantic(value: Any) -> int:
     try:
         return parse_size(value)
     except InputError as error:
-        raise ValueError(str(error)) from error
+        raise Unfit(error.message, error.remedy) from error
 
 
 ByteSize = Annotated[int, BeforeValidator(_size_for_pydantic)]
 
 
-class Limits(BaseModel):
-    """Caps of one sandbox. Frozen; unknown keys are errors.
+class Limits(Checked):
+    """Caps of one sandbox. Frozen; unknown keys are errors. Raises ``PolicyError``.
 
     The ranges refuse what cannot work (a Python needs some tens of MiB) and what is surely a mistake.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     cpus: float = Field(1.0, ge=0.1, le=1024)
     """Cores. One: model-written code is mostly single-threaded, and a loop then takes one core, not the machine."""
@@ -90,3 +234,10 @@ class Limits(BaseModel):
 
     cpu_seconds: float = Field(3600.0, ge=1, le=86400 * 64)
     """CPU time of the sandbox over its life. An hour: a loop ends in a bounded failure, not in a bill."""
+
+
+_SIZES = frozenset(
+    name
+    for name, field in Limits.model_fields.items()
+    if any(isinstance(one, BeforeValidator) for one in field.metadata)
+)

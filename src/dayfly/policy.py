@@ -7,10 +7,9 @@ import stat
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
+from pydantic import field_validator, model_validator
 
-from dayfly.errors import PolicyError
-from dayfly.limits import Limits
+from dayfly.limits import Checked, Limits, Unfit
 
 __all__ = ["DEFAULT_IMAGE", "DataMount", "Policy", "parse_policy"]
 
@@ -47,12 +46,15 @@ _FORBIDDEN_TARGETS = (
     "/root",
     "/.dayfly",
 )
+_GOOD_TARGET = "a target such as '/data' is free"
+_GOOD_SOURCE = "put the data into a directory of its own, and mount that"
 
 
-class DataMount(BaseModel):
-    """A host file or directory, read-only inside at ``target``. Read-only is enforced outside the guest."""
+class DataMount(Checked):
+    """A host file or directory, read-only inside at ``target``. Read-only is enforced outside the guest.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    Raises ``PolicyError``.
+    """
 
     source: Path
     target: str
@@ -61,14 +63,20 @@ class DataMount(BaseModel):
     @classmethod
     def _safe_source(cls, source: Path) -> Path:
         if not source.is_absolute():
-            raise ValueError(f"mount source must be absolute: {str(source)!r}")
+            raise Unfit(f"mount source must be absolute: {str(source)!r}", "write the whole path, from / on")
         try:
             real = source.resolve(strict=True)
             mode = real.stat().st_mode
-        except OSError as error:
-            raise ValueError(f"mount source cannot be used: {str(source)!r}: {error.strerror}") from error
+        except (OSError, ValueError, RuntimeError) as error:  # also NUL in it, and links in a circle
+            raise Unfit(
+                f"mount source cannot be used: {str(source)!r}: {getattr(error, 'strerror', None) or error}",
+                "name a file or directory of this machine that you may read",
+            ) from error
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-            raise ValueError(f"mount source must be a file or directory, not a socket or device: {str(real)!r}")
+            raise Unfit(
+                f"mount source must be a file or directory, not a socket or device: {str(real)!r}",
+                "mount the directory that holds the data",
+            )
         _refuse_private(real)
         return real
 
@@ -83,24 +91,24 @@ class DataMount(BaseModel):
             or "\0" in target
             or normal == "/"
         ):
-            raise ValueError(f"mount target must be a plain absolute path: {target!r}")
+            raise Unfit(f"mount target must be a plain absolute path: {target!r}", _GOOD_TARGET)
         if any(normal == bad or normal.startswith(bad + "/") for bad in _FORBIDDEN_TARGETS):
-            raise ValueError(f"mount target is a system path of the sandbox: {target!r}")
+            raise Unfit(f"mount target is a system path of the sandbox: {target!r}", _GOOD_TARGET)
         return normal
 
 
 def _refuse_private(real: Path) -> None:
     for home in (Path.home().resolve(), Path("/root")):
         if home.is_relative_to(real) or _is_hidden_below(real, home):
-            raise ValueError(f"mount source is or holds a home directory, or is hidden in one: {str(real)!r}")
+            raise Unfit(f"mount source is or holds a home directory, or is hidden in one: {str(real)!r}", _GOOD_SOURCE)
     others = Path("/home")
     if real == others or (real.is_relative_to(others) and len(real.relative_to(others).parts) == 1):
-        raise ValueError(f"mount source is or holds a home directory, or is hidden in one: {str(real)!r}")
+        raise Unfit(f"mount source is or holds a home directory, or is hidden in one: {str(real)!r}", _GOOD_SOURCE)
     if real.is_relative_to(others) and _is_hidden_below(real, others / real.relative_to(others).parts[0]):
-        raise ValueError(f"mount source is hidden in a home directory: {str(real)!r}")
+        raise Unfit(f"mount source is hidden in a home directory: {str(real)!r}", _GOOD_SOURCE)
     for bad in _FORBIDDEN_SOURCES:
         if real.is_relative_to(bad) or bad.is_relative_to(real):
-            raise ValueError(f"mount source is or holds a system path: {str(real)!r}")
+            raise Unfit(f"mount source is or holds a system path: {str(real)!r}", _GOOD_SOURCE)
 
 
 def _is_hidden_below(real: Path, home: Path) -> bool:
@@ -108,14 +116,12 @@ def _is_hidden_below(real: Path, home: Path) -> bool:
     return real.is_relative_to(home) and any(part.startswith(".") for part in real.relative_to(home).parts)
 
 
-class Policy(BaseModel):
-    """What one sandbox may do.
+class Policy(Checked):
+    """What one sandbox may do. Raises ``PolicyError``.
 
     ``strict`` demands that every limit be *enforced* by a kernel; otherwise *watched* ones are accepted too. A limit
     that is neither is refused unless ``accept_unenforced`` names it.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     boundary: str = "gvisor"
     image: str = DEFAULT_IMAGE
@@ -130,28 +136,20 @@ class Policy(BaseModel):
     def _known_limits(cls, names: frozenset[str]) -> frozenset[str]:
         unknown = sorted(names - set(Limits.model_fields))
         if unknown:
-            raise ValueError(f"no such limit: {', '.join(unknown)}; limits are {', '.join(Limits.model_fields)}")
+            raise Unfit(f"no such limit: {', '.join(unknown)}", f"limits are {', '.join(Limits.model_fields)}")
         return names
 
     @model_validator(mode="after")
     def _consistent(self) -> Policy:
         if self.strict and self.accept_unenforced:
-            raise ValueError("strict demands every limit; accept_unenforced lets some go: choose one")
+            raise Unfit("strict demands every limit, accept_unenforced lets some go", "choose one of the two")
         targets = [mount.target for mount in self.mounts]
         for one in targets:
             if sum(other == one or other.startswith(one + "/") for other in targets) > 1:
-                raise ValueError(f"mount targets overlap at {one!r}")
+                raise Unfit(f"mount targets overlap at {one!r}", "give each mount a target of its own")
         return self
 
 
 def parse_policy(value: Policy | dict[str, Any] | None) -> Policy:
-    """A ``Policy`` from what a caller gave. Raises ``PolicyError`` with one line per mistake."""
-    if isinstance(value, Policy):
-        return value
-    try:
-        return Policy.model_validate(value or {})
-    except ValidationError as error:
-        lines = [
-            f"{'.'.join(map(str, item['loc'])) or 'policy'}: {item['msg']}" for item in error.errors(include_url=False)
-        ]
-        raise PolicyError("; ".join(lines)) from error
+    """A ``Policy`` from what a caller gave. Raises ``PolicyError`` that names every mistake."""
+    return value if isinstance(value, Policy) else Policy.model_validate({} if value is None else value)

@@ -15,6 +15,7 @@ from dayfly import (
     FileInfo,
     Files,
     LimitReport,
+    Limits,
     Output,
     Policy,
     Port,
@@ -73,3 +74,4 @@ def refused(sandbox: Sandbox, result: Result) -> None:
     sandbox.run_code("1", on_result=lambda text: text.upper())  # type: ignore[attr-defined]
     sandbox.id = "x"  # type: ignore[assignment]
     assert_type(result.png, bytes | None)
+    Limits(memmory=1)  # type: ignore[call-arg]
