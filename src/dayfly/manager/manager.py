@@ -10,6 +10,7 @@ from typing import Protocol
 
 from dayfly.boundaries.base import Boundary
 from dayfly.errors import HostError, InputError, PolicyError
+from dayfly.manager.conversations import Conversations
 from dayfly.manager.spares import Spares
 from dayfly.manager.templates import Template
 from dayfly.policy import Policy
@@ -55,6 +56,7 @@ class Manager:
         self._agent_for = agent_for
         self._lives: dict[Life, asyncio.Task[None]] = {}
         self._spares: dict[str, Spares] = {}
+        self.conversations = Conversations(lambda policy, env: self.open(policy, env=env))
         self._sweeping = asyncio.Lock()
         self._swept = False
         self._closed = False
