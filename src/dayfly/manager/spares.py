@@ -22,6 +22,10 @@ __all__ = ["Spares"]
 CLAIM_SECONDS = 2.0
 """For a spare to take on its policy and environment; it takes 1 ms. One that does not is not healthy."""
 
+REFILL_PAUSE = 0.1
+"""Seconds after a claim before the next one is opened while others are left: opening takes a core, and whoever has just
+claimed one is about to use it."""
+
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds between attempts to open one when the machine refuses: doubled each time."""
 
@@ -36,6 +40,7 @@ class Spares:
         self._ready: deque[tuple[float, Life]] = deque()  # when it was opened; the oldest first
         self._changed = asyncio.Event()
         self._watching: dict[Life, asyncio.Task[None]] = {}
+        self._refill_at = 0.0
         self._filling = asyncio.ensure_future(self._fill())
 
     def __repr__(self) -> str:
@@ -51,6 +56,7 @@ class Spares:
         """A spare that is now the caller's, under its policy and with its environment; ``None`` if there is none."""
         while self._ready:
             _, life = self._ready.popleft()
+            self._refill_at = asyncio.get_running_loop().time() + REFILL_PAUSE
             self._release(life)
             if await self._adopted(life, policy, env):
                 return life
@@ -92,6 +98,9 @@ class Spares:
             await self._retire()
             if len(self._ready) >= self.template.spares:
                 await self._next_change(self._until_retirement())
+            elif (wait := self._refill_at - asyncio.get_running_loop().time()) > 0 and self._ready:
+                await asyncio.sleep(wait)
+                self._refill_at = 0.0  # once: many claims in a row must not put it off for ever
             elif await self._add():
                 pause = FIRST_PAUSE
             else:
