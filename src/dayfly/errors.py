@@ -7,10 +7,12 @@ Foreign errors (``OSError``, ``subprocess`` errors, protocol errors) are transla
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 __all__ = [
     "BoundaryUnusable",
+    "BusyError",
+    "CannotStart",
     "DayflyError",
     "Fault",
     "FileProblem",
@@ -18,8 +20,12 @@ __all__ = [
     "ImageNotFound",
     "InputError",
     "LimitUnenforceable",
+    "LocalFileError",
+    "NoSuchProcess",
     "OutOfSpace",
     "PolicyError",
+    "PortClosed",
+    "PortRefused",
     "RuntimeMissing",
     "RuntimeTooOld",
     "SandboxEnded",
@@ -55,6 +61,16 @@ class DayflyError(Exception):
     def __str__(self) -> str:
         return f"{self.message} ({self.remedy})" if self.remedy else self.message
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Goes to another process whole, as pools of processes need it, whatever the class's own parameters are."""
+        return _restored, (type(self), self.args, dict(self.__dict__))
+
+
+def _restored(kind: type[DayflyError], args: tuple[Any, ...], state: dict[str, Any]) -> DayflyError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
+
 
 class InputError(DayflyError):
     """An argument is unusable: wrong type, out of range, malformed."""
@@ -68,7 +84,46 @@ class PolicyError(InputError):
 
 
 class UnknownLanguage(InputError):
-    """The image has no kernel for the language that was asked for."""
+    """The image has no kernel for the language that was asked for; ``remedy`` says which it has."""
+
+
+class BusyError(InputError):
+    """Too many calls are under way on this sandbox; try again when one has ended."""
+
+    retryable = True
+    http_status = 429
+
+
+class CannotStart(InputError):
+    """The program does not exist inside, may not be run, or a limit forbids another process."""
+
+
+class NoSuchProcess(InputError):
+    """No process of that number was started through ``commands``, or it is forgotten."""
+
+    http_status = 404
+
+
+class PortRefused(InputError):
+    """Nobody listens on that port inside."""
+
+    retryable = True
+
+
+class PortClosed(DayflyError):
+    """The server inside has closed the connection: what was to be written cannot arrive."""
+
+    fault = Fault.SANDBOX
+    http_status = 502
+
+
+class LocalFileError(InputError, OSError):
+    """A file of the caller's machine cannot be read or written. Also an ``OSError``: ``errno``, ``strerror``, ``filename``."""
+
+    def __init__(self, path: str, error: OSError) -> None:
+        reason = error.strerror or type(error).__name__
+        super().__init__(f"{path!r} on this machine: {reason}")
+        self.errno, self.strerror, self.filename = error.errno, reason, path
 
 
 class ImageNotFound(InputError):
@@ -107,14 +162,32 @@ class OutOfSpace(HostError):
     http_status = 507
 
 
+_AFTER_AN_END = {
+    "idle_timeout": "; limits.idle_seconds is how long one waits for the next call",
+    "max_lifetime": "; limits.lifetime_seconds is how long one may live",
+    "memory_limit": ", and use less memory or raise limits.memory",
+    "process_limit": ", and start fewer processes or raise limits.processes",
+    "disk_limit": ", and write less or raise limits.disk",
+    "cpu_limit": ", and compute less or raise limits.cpu_seconds",
+    "output_limit": ", and print less or raise limits.output",
+    "evicted": "; the host needed the room, so close those that are not used",
+}
+"""By the value of an ``EndReason``; for all others, a new one is all there is to say."""
+
+
 class SandboxEnded(DayflyError):
-    """The sandbox is gone. ``reason`` is the value of an ``EndReason``; ``detail`` says what the host saw."""
+    """The sandbox is gone. ``reason`` is the value of an ``EndReason``; ``detail`` says what the host saw.
+
+    ``remedy`` says what to do next, for each reason.
+    """
 
     fault = Fault.SANDBOX
     http_status = 410
 
     def __init__(self, reason: str, detail: str = "", *, remedy: str | None = None) -> None:
-        super().__init__(f"the sandbox has ended: {reason}" + (f" ({detail})" if detail else ""), remedy=remedy)
+        message = f"the sandbox has ended: {reason}" + (f" ({detail})" if detail else "")
+        advice = f"open a new Sandbox{_AFTER_AN_END.get(reason, '')}"
+        super().__init__(message, remedy=remedy or advice)
         self.reason = reason
         self.detail = detail
 
@@ -142,7 +215,9 @@ class SandboxFileError(DayflyError):
     http_status = 400
 
     def __init__(self, problem: FileProblem, path: str, detail: str = "") -> None:
-        super().__init__(f"{problem.value.replace('_', ' ')}: {path!r}" + (f" ({detail})" if detail else ""))
+        problem_text = problem.value.replace("_", " ")
+        more = f" ({detail})" if detail and detail != problem_text else ""
+        super().__init__(f"{problem_text}: {path!r}{more}")
         self.problem = problem
         self.path = path
         self.detail = detail

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dayfly import InputError, Sandbox, UnsafeTree
+from dayfly import InputError, LocalFileError, Sandbox, UnsafeTree
 from dayfly.client.tar import BLOCK, MAX_EXTENDED, TarReader
 from dayfly.client.trees import MAX_DEPTH, Caps, Unpacking, pack, stays_inside
 from tests.client.room import Landlord
@@ -374,6 +374,6 @@ def test_directories_go_in_and_come_out_through_a_sandbox(
     landlord.rooms[0].tree = archive(file("f", b"y" * 100))
     with pytest.raises(UnsafeTree):
         sandbox.files.download_directory("there", tmp_path / "out2", limit=99)
-    with pytest.raises(InputError, match="not a directory"):
+    with pytest.raises(LocalFileError, match="No such file"):
         sandbox.files.upload_directory(tmp_path / "missing", "x")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "tree"]

@@ -64,7 +64,8 @@ class Watch(Closing[AsyncWatch]):
 class Files(Shell[AsyncFiles]):
     """``sandbox.files``. Paths are absolute or relative to the home; what a path names is never left by a link.
 
-    Every method raises ``SandboxFileError`` (its ``problem`` says why), ``SandboxEnded`` or ``InputError``.
+    Every method raises ``SandboxFileError`` (its ``problem`` says why), ``SandboxEnded`` or ``InputError``; those with a
+    local path ``LocalFileError`` (also an ``OSError``) or ``OutOfSpace`` for what this machine's files refuse.
     """
 
     read = blocking(AsyncFiles.read)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal as signals
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Literal, NamedTuple, Self
 
+from dayfly.client.arguments import bytes_of, environment, whole_number
 from dayfly.client.backend import Backend, ProcessHandle
 from dayfly.client.callbacks import ProcessCallbacks
 from dayfly.client.content import PIECE
 from dayfly.client.names import SandboxPath, path_text
+from dayfly.client.signals import SIGKILL, Signal, signal_number
 from dayfly.client.worker import Worker
 from dayfly.errors import InputError, SandboxEnded
 from dayfly.limits import MIB
@@ -25,6 +26,9 @@ Command = str | Sequence[str]
 
 MAX_UNREAD = 8 * MIB
 """Bytes of a process's output that wait here for ``output()``; then the process is slowed down to its reader's pace."""
+
+
+_MOST_CELLS = 65535  # what a terminal's size can hold, each way
 
 
 class Output(NamedTuple):
@@ -54,21 +58,22 @@ class AsyncCommands:
         """Run a command to its end. ``timeout`` and ``output`` as for ``run_code``; so are the callbacks, with bytes.
 
         ``cwd`` defaults to the home, ``input`` to no input at all. A non-zero exit is in the result, not raised.
-        Cancelling stops the command and all that it started.
+        Cancelling stops the command and all that it started. Raises ``CannotStart`` if the program does not exist.
         """
+        data = None if input is None else bytes_of("input", input)
         async with Worker("callbacks") as worker:
             sink = ProcessCallbacks(worker, on_stdout, on_stderr)
             handle = await self._backend.start_process(
                 _argv(command),
-                env=env,
+                env=environment(env),
                 cwd=_cwd(cwd),
-                stdin=input is not None,
+                stdin=data is not None,
                 timeout=timeout,
                 output=output,
                 sink=sink if sink else None,
             )
             try:
-                return await _finish(handle, input)
+                return await _finish(handle, data)
             except asyncio.CancelledError:
                 await _stop(handle)
                 raise
@@ -93,9 +98,9 @@ class AsyncCommands:
         follower = _Follower()
         handle = await self._backend.start_process(
             _argv(command),
-            env=env,
+            env=environment(env),
             cwd=_cwd(cwd),
-            pty=pty,
+            pty=None if pty is None else _terminal(pty),
             stdin=stdin,
             detached=detached,
             timeout=timeout,
@@ -105,7 +110,10 @@ class AsyncCommands:
         return AsyncProcess(self._sandbox, handle, follower)
 
     async def connect(self, pid: int, *, output: int | None = None) -> AsyncProcess:
-        """Attach to a process that was started before, running or ended; the last of its output is repeated."""
+        """Attach to a process that was started before, running or ended; the last of its output is repeated.
+
+        Raises ``NoSuchProcess``.
+        """
         follower = _Follower()
         handle = await self._backend.connect_process(pid, output=output, sink=follower)
         return AsyncProcess(self._sandbox, handle, follower)
@@ -114,9 +122,12 @@ class AsyncCommands:
         """What was started here, running or ended. What it says are the sandbox's claims."""
         return await self._backend.list_processes()
 
-    async def send_signal(self, pid: int, signal: int) -> None:
-        """Send a signal to a process that was started here and to its group."""
-        await self._backend.signal_process(pid, int(signal))
+    async def send_signal(self, pid: int, signal: Signal) -> None:
+        """Send a signal to a process that was started here and to its group: ``"TERM"``, ``"SIGTERM"`` or a number.
+
+        Raises ``NoSuchProcess``, or ``InputError`` for what is no signal.
+        """
+        await self._backend.signal_process(pid, signal_number(signal))
 
 
 class AsyncProcess:
@@ -139,8 +150,10 @@ class AsyncProcess:
         return self._handle.pid
 
     async def write_stdin(self, data: str | bytes) -> None:
-        """Returns when the sandbox has taken it all. Raises ``BrokenPipeError`` once the process has ended."""
-        await _write(self._handle, data)
+        """Returns when the sandbox has taken it all, or the process has ended."""
+        content = bytes_of("data", data)
+        with contextlib.suppress(BrokenPipeError):  # it has ended; how is told by wait()
+            await _write(self._handle, content)
 
     async def close_stdin(self) -> None:
         """End of file for the process. Idempotent."""
@@ -148,15 +161,15 @@ class AsyncProcess:
 
     async def resize(self, rows: int, columns: int) -> None:
         """A new size for its terminal."""
-        await self._handle.resize(rows, columns)
+        await self._handle.resize(*_terminal((rows, columns)))
 
-    async def send_signal(self, signal: int) -> None:
-        """Send a signal to it and its group."""
-        await self._handle.send_signal(int(signal))
+    async def send_signal(self, signal: Signal) -> None:
+        """Send a signal to it and its group: ``"TERM"``, ``"SIGTERM"`` or a number."""
+        await self._handle.send_signal(signal_number(signal))
 
     async def kill(self) -> None:
         """SIGKILL for it and its group."""
-        await self._handle.send_signal(_SIGKILL)
+        await self._handle.send_signal(SIGKILL)
 
     async def detach(self) -> None:
         """Leave it. One that was started ``detached`` goes on; any other is stopped."""
@@ -266,8 +279,6 @@ def _notify(condition: asyncio.Condition) -> None:
 
 _tasks: set[asyncio.Future[None]] = set()  # asyncio itself keeps only weak references
 
-_SIGKILL = int(getattr(signals, "SIGKILL", 9))  # the number inside is Linux's, also for a caller on Windows
-
 
 def _look(ending: asyncio.Future[ProcessResult]) -> None:
     """An end that nobody waits for is not a mistake that asyncio should complain of."""
@@ -275,7 +286,10 @@ def _look(ending: asyncio.Future[ProcessResult]) -> None:
         ending.exception()
 
 
-async def _finish(handle: ProcessHandle, data: str | bytes | None) -> ProcessResult:
+_Bytes = bytes | bytearray | memoryview
+
+
+async def _finish(handle: ProcessHandle, data: _Bytes | None) -> ProcessResult:
     """Write the input beside waiting: a command that prints before it reads must not block both sides."""
     if data is None:
         return await handle.wait()
@@ -287,21 +301,21 @@ async def _finish(handle: ProcessHandle, data: str | bytes | None) -> ProcessRes
         await asyncio.gather(writing, return_exceptions=True)
 
 
-async def _feed(handle: ProcessHandle, data: str | bytes) -> None:
+async def _feed(handle: ProcessHandle, data: _Bytes) -> None:
     with contextlib.suppress(BrokenPipeError, SandboxEnded):  # it does not want it all; the result says how it ended
         await _write(handle, data)
         await handle.close_stdin()
 
 
-async def _write(handle: ProcessHandle, data: str | bytes) -> None:
-    view = memoryview(data.encode() if isinstance(data, str) else data)
+async def _write(handle: ProcessHandle, data: _Bytes) -> None:
+    view = memoryview(data).cast("B") if len(data) else memoryview(b"")
     for start in range(0, len(view), PIECE):
         await handle.write_stdin(bytes(view[start : start + PIECE]))
 
 
 async def _stop(handle: ProcessHandle) -> None:
     with contextlib.suppress(SandboxEnded):
-        await handle.send_signal(_SIGKILL)
+        await handle.send_signal(SIGKILL)
         await handle.wait()
 
 
@@ -311,6 +325,17 @@ def _argv(command: Command) -> list[str]:
     if isinstance(command, (bytes, bytearray)) or not isinstance(command, Sequence):
         raise InputError(f"a command is a shell line or a sequence of texts, not {type(command).__name__}")
     return list(command)
+
+
+def _terminal(size: tuple[int, int]) -> tuple[int, int]:
+    if not isinstance(size, Sequence) or isinstance(size, (str, bytes)) or len(size) != 2:
+        raise InputError(f"a terminal's size is (rows, columns), not {size!r:.60}")
+    rows, columns = size
+    if rows is None or columns is None:
+        raise InputError(f"a terminal's size is (rows, columns), not {size!r:.60}")
+    return whole_number("rows", rows, least=1, most=_MOST_CELLS), whole_number(
+        "columns", columns, least=1, most=_MOST_CELLS
+    )
 
 
 def _cwd(cwd: SandboxPath | None) -> str | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol, cast
 
+from dayfly.client.arguments import bytes_of
 from dayfly.client.worker import Worker
 from dayfly.errors import InputError
 
@@ -27,7 +28,7 @@ Content = str | bytes | bytearray | memoryview | Readable | Iterable[bytes] | As
 async def pieces(content: Content) -> AsyncIterator[bytes]:
     """``content`` as non-empty pieces of at most ``PIECE`` bytes. Raises ``InputError`` for anything else."""
     if isinstance(content, str):
-        content = content.encode("utf-8", "surrogateescape")
+        content = bytes_of("the content", content)
     if isinstance(content, (bytes, bytearray, memoryview)):
         for piece in _cut(content):
             yield piece
@@ -44,8 +45,7 @@ async def pieces(content: Content) -> AsyncIterator[bytes]:
 
 
 def _cut(data: object) -> Iterator[bytes]:
-    if not isinstance(data, (bytes, bytearray, memoryview)):
-        raise InputError(f"the content must be bytes, not {type(data).__name__}")
+    data = _require_bytes(data)
     view = memoryview(data).cast("B") if len(data) else memoryview(b"")
     for start in range(0, len(view), PIECE):
         yield bytes(view[start : start + PIECE])
@@ -55,9 +55,12 @@ def _taker(content: object) -> Callable[[], bytes]:
     """A function that gives some bytes of a file or an iterable at every call, and ``b""`` at its end."""
     if hasattr(content, "read"):
         file = cast(Readable, content)
-        return lambda: _require_bytes(file.read(PIECE))
-    if not isinstance(content, Iterable):
-        raise InputError(f"not a file's content: {type(content).__name__}")
+        return lambda: _read(file)
+    if isinstance(content, Mapping) or not isinstance(content, Iterable):
+        raise InputError(
+            f"a file's content is text, bytes, a binary file or an iterable of bytes, not {type(content).__name__}",
+            remedy="json.dumps(...) makes text of an object" if isinstance(content, (Mapping, int, float)) else None,
+        )
     items: Iterator[Any] = iter(content)
 
     def gather() -> bytes:  # many small items make one piece
@@ -69,9 +72,16 @@ def _taker(content: object) -> Callable[[], bytes]:
     return gather
 
 
-def _require_bytes(data: object) -> bytes:
+def _read(file: Readable) -> bytes:
+    data: object = file.read(PIECE)
     if data is None:
         raise InputError("the file is in non-blocking mode")
+    if isinstance(data, str):
+        raise InputError("the file gives text", remedy="open it in binary mode")
+    return _require_bytes(data)
+
+
+def _require_bytes(data: object) -> bytes:
     if not isinstance(data, (bytes, bytearray, memoryview)):
-        raise InputError(f"the content must be bytes, not {type(data).__name__}", remedy="open files in binary mode")
+        raise InputError(f"the pieces of a file's content must be bytes, not {type(data).__name__}")
     return bytes(data)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from dayfly.client import trees
-from dayfly.client.backend import Backend
+from dayfly.client.arguments import LocalPath, decoded, local_path, whole_number
+from dayfly.client.backend import Backend, WriteMode
 from dayfly.client.content import Content, pieces
-from dayfly.client.local import LocalFile, PartFile
+from dayfly.client.local import LocalFile, PartFile, local_error
 from dayfly.client.names import SandboxPath, last_name, path_text
 from dayfly.client.streams import capped, closing, pouring, reading
 from dayfly.client.worker import Worker
@@ -21,11 +20,11 @@ from dayfly.limits import GIB, MIB
 from dayfly.spec import FileInfo
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dayfly.client.sandbox import AsyncSandbox
 
 __all__ = ["MAX_READ", "AsyncFiles", "AsyncWatch", "Change", "LocalPath"]
-
-LocalPath = str | os.PathLike[str]
 
 MAX_READ = 256 * MIB
 """Bytes that ``read`` takes into memory unless told otherwise: code inside may make a file of any size."""
@@ -48,7 +47,8 @@ class Change(NamedTuple):
 class AsyncFiles:
     """``sandbox.files``. Paths are absolute or relative to the home; what a path names is never left by a link.
 
-    Every method raises ``SandboxFileError`` (its ``problem`` says why), ``SandboxEnded`` or ``InputError``.
+    Every method raises ``SandboxFileError`` (its ``problem`` says why), ``SandboxEnded`` or ``InputError``; those with a
+    local path ``LocalFileError`` (also an ``OSError``) or ``OutOfSpace`` for what this machine's files refuse.
     """
 
     def __init__(self, sandbox: AsyncSandbox, backend: Backend) -> None:
@@ -61,14 +61,16 @@ class AsyncFiles:
             return b"".join([chunk async for chunk in chunks])
 
     async def read_text(self, path: SandboxPath, *, encoding: str = "utf-8", limit: int = MAX_READ) -> str:
-        """The whole content as text; undecodable bytes are replaced."""
-        return (await self.read(path, limit=limit)).decode(encoding, "replace")
+        """The whole content as text. Bytes that the encoding does not have become U+FFFD: ``read`` gives them exactly."""
+        return decoded(await self.read(path, limit=limit), encoding)
 
     async def stream(
         self, path: SandboxPath, *, offset: int = 0, length: int | None = None, limit: int | None = None
     ) -> AsyncIterator[bytes]:
         """The content in pieces, ``length`` bytes from ``offset``. More than ``limit`` bytes in all is an error."""
         name = path_text(path)
+        offset, length = whole_number("offset", offset), whole_number("length", length)
+        limit = whole_number("limit", limit)
         source = self._backend.read_file(name, offset=offset, length=length)
         async with closing(capped(source, name, limit)) as chunks:
             async for chunk in chunks:
@@ -80,11 +82,11 @@ class AsyncFiles:
         The local file appears whole or not at all, and replaces one that is there. ``limit`` caps its bytes (default:
         the larger of 4 GiB and the disk limit).
         """
-        name = path_text(path)
+        name, target, limit = path_text(path), local_path(local), self._most(limit)
         async with Worker("download") as worker:
-            part = await worker.do(partial(_part_file, local, name))
+            part = await worker.do(partial(_part_file, target, name))
             try:
-                size = await pouring(self.stream(name, limit=self._most(limit)), worker, part.write)
+                size = await pouring(self.stream(name, limit=limit), worker, part.write)
                 await worker.do(part.commit)
                 return size
             finally:
@@ -97,18 +99,20 @@ class AsyncFiles:
 
         ``parents`` makes missing directories, ``mode`` are permission bits.
         """
-        how = "create" if exclusive else "replace"
-        async with closing(pieces(content)) as chunks:
-            return await self._backend.write_file(path_text(path), chunks, how=how, mode=mode, parents=parents)
+        return await self._write(path, content, "create" if exclusive else "replace", mode, parents)
 
     async def append(self, path: SandboxPath, content: Content, *, mode: int = 0o644, parents: bool = True) -> int:
         """Write at the end of a file, which is made if missing; returns how many bytes were added."""
+        return await self._write(path, content, "append", mode, parents)
+
+    async def _write(self, path: SandboxPath, content: Content, how: WriteMode, mode: int, parents: bool) -> int:
+        name, mode = path_text(path), whole_number("mode", mode, most=0o7777)
         async with closing(pieces(content)) as chunks:
-            return await self._backend.write_file(path_text(path), chunks, how="append", mode=mode, parents=parents)
+            return await self._backend.write_file(name, chunks, how=how, mode=mode, parents=bool(parents))
 
     async def upload(self, local: LocalPath, path: SandboxPath | None = None, *, mode: int = 0o644) -> int:
         """Copy a file of this machine into the sandbox; returns its size. ``path`` defaults to its name, in the home."""
-        source = Path(local)
+        source = local_path(local)
         name = source.name if path is None else path_text(path)
         async with Worker("upload") as worker:
             file = await worker.do(LocalFile, source)
@@ -135,7 +139,7 @@ class AsyncFiles:
 
     async def stat(self, path: SandboxPath, *, follow: bool = True) -> FileInfo:
         """One entry. ``follow=False`` describes a link itself."""
-        return await self._backend.stat(path_text(path), follow=follow)
+        return await self._backend.stat(path_text(path), follow=bool(follow))
 
     async def exists(self, path: SandboxPath) -> bool:
         """Whether the path names something."""
@@ -149,19 +153,20 @@ class AsyncFiles:
 
     async def mkdir(self, path: SandboxPath, *, parents: bool = True, mode: int = 0o755) -> bool:
         """Make a directory; returns whether it is new."""
-        return await self._backend.make_directory(path_text(path), parents=parents, mode=mode)
+        mode = whole_number("mode", mode, most=0o7777)
+        return await self._backend.make_directory(path_text(path), parents=bool(parents), mode=mode)
 
     async def rename(self, path: SandboxPath, to: SandboxPath, *, replace: bool = True) -> None:
         """Rename. ``replace=False`` refuses if ``to`` exists."""
-        await self._backend.rename(path_text(path), path_text(to), replace=replace)
+        await self._backend.rename(path_text(path), path_text(to), replace=bool(replace))
 
     async def remove(self, path: SandboxPath, *, recursive: bool = False) -> int:
         """Remove a file, or a directory (``recursive``: with all it holds); returns how many entries went."""
-        return await self._backend.remove(path_text(path), recursive=recursive)
+        return await self._backend.remove(path_text(path), recursive=bool(recursive))
 
     async def watch(self, path: SandboxPath, *, recursive: bool = False) -> AsyncWatch:
         """Follow changes below a directory, from the moment this returns. Close it when done."""
-        watch = AsyncWatch(self._sandbox, self._backend.watch(path_text(path), recursive=recursive))
+        watch = AsyncWatch(self._sandbox, self._backend.watch(path_text(path), recursive=bool(recursive)))
         await watch.ready()
         return watch
 
@@ -174,11 +179,12 @@ class AsyncFiles:
         ``members`` entries are refused with ``UnsafeTree``, and then nothing is left. Modes lose set-id bits and write
         for others.
         """
-        caps = trees.Caps(size=self._most(limit), members=members)
+        name, target = path_text(path), local_path(local)
+        caps = trees.Caps(size=self._most(limit), members=whole_number("members", members))
         async with Worker("download") as worker:
-            unpacking = await worker.do(trees.Unpacking, Path(local), caps)
+            unpacking = await worker.do(trees.Unpacking, target, caps)
             try:
-                await pouring(self._backend.pack_tree(path_text(path)), worker, unpacking.feed)
+                await pouring(self._backend.pack_tree(name), worker, unpacking.feed)
                 return await worker.do(unpacking.commit)
             finally:
                 await worker.do(unpacking.discard)
@@ -189,11 +195,13 @@ class AsyncFiles:
         Links stay links if they stay inside; one that leaves, or anything that is no file, directory or link, is an
         ``InputError`` naming it, before anything is sent.
         """
+        name, source = path_text(path), local_path(local)
         async with Worker("upload") as worker:
-            tree = await worker.do(trees.pack, Path(local))
-            return await self._backend.unpack_tree(path_text(path), reading(worker, tree.read))
+            tree = await worker.do(trees.pack, source)
+            return await self._backend.unpack_tree(name, reading(worker, tree.read))
 
     def _most(self, limit: int | None) -> int:
+        limit = whole_number("limit", limit)
         return max(MIN_DOWNLOAD, self._sandbox.policy.limits.disk) if limit is None else limit
 
 
@@ -232,9 +240,12 @@ class AsyncWatch:
         await self.close()
 
 
-def _part_file(local: LocalPath, name: str) -> PartFile:
-    path = Path(local)
-    return PartFile(path / last_name(name) if path.is_dir() else path)
+def _part_file(local: Path, name: str) -> PartFile:
+    try:
+        is_directory = local.is_dir()
+    except OSError as error:
+        raise local_error(local, error) from error
+    return PartFile(local / last_name(name) if is_directory else local)
 
 
 def _bytes(name: str) -> bytes:

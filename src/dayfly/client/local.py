@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from dayfly.errors import HostError, InputError, OutOfSpace
+from dayfly.errors import LocalFileError, OutOfSpace
 
 __all__ = ["LocalFile", "PartFile", "local_error"]
 
@@ -18,7 +19,7 @@ class PartFile:
     """What is written goes to a temporary file beside ``path``; ``commit`` puts it there, ``discard`` removes it."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ``InputError`` or ``HostError``."""
+        """Raises ``LocalFileError`` or ``OutOfSpace``."""
         self.path = path
         try:
             handle, name = tempfile.mkstemp(dir=path.parent, prefix=".dayfly-")
@@ -46,15 +47,16 @@ class PartFile:
 
     def discard(self) -> None:
         """Idempotent; does nothing after ``commit``."""
-        self._file.close()
-        self._part.unlink(missing_ok=True)
+        with suppress(OSError):  # what went wrong before is what the caller must hear
+            self._file.close()
+            self._part.unlink(missing_ok=True)
 
 
 class LocalFile:
     """A file on this machine that is read."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ``InputError``."""
+        """Raises ``LocalFileError``."""
         self._path = path
         try:
             self._file: IO[bytes] = path.open("rb")
@@ -78,9 +80,8 @@ def _umask() -> int:
     return current
 
 
-def local_error(path: object, error: OSError) -> HostError | InputError:
+def local_error(path: object, error: OSError) -> LocalFileError | OutOfSpace:
     """Translate a failure with a file of this machine."""
-    text = f"{str(path)!r}: {error.strerror or type(error).__name__}"
     if error.errno in _FULL:
-        return OutOfSpace(text, remedy="free some space")
-    return InputError(text)
+        return OutOfSpace(f"{str(path)!r} on this machine: {error.strerror}", remedy="free some space")
+    return LocalFileError(str(path), error)

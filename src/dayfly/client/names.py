@@ -20,9 +20,17 @@ def path_text(path: SandboxPath) -> str:
         text = str(path)
     else:
         raise InputError(f"a path is str, bytes or PurePosixPath, not {type(path).__name__}")
-    if not text or "\0" in text:
+    if not text or "\0" in text or not _has_bytes(text):
         raise InputError(f"not a path: {text!r:.100}", remedy="a path is not empty and has no NUL")
     return text
+
+
+def _has_bytes(text: str) -> bool:
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def last_name(path: str) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from dayfly.client.arguments import bytes_of
 from dayfly.client.backend import Backend
+from dayfly.errors import PortClosed
 
 __all__ = ["AsyncPort"]
 
@@ -27,8 +29,11 @@ class AsyncPort:
         return data
 
     async def write(self, data: bytes) -> None:
-        """Send all of it. Raises ``ConnectionResetError`` if the other side is gone."""
-        await self._connection.write(data)
+        """Send all of it. Raises ``PortClosed`` if the other side is gone, ``InputError`` if it is not bytes."""
+        try:
+            await self._connection.write(bytes_of("data", data, text=False))
+        except ConnectionError as error:
+            raise PortClosed("the server inside has closed the connection", remedy="connect again") from error
 
     async def write_eof(self) -> None:
         """No more bytes from this side."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Self
 
+from dayfly.client.arguments import environment
 from dayfly.client.backend import Backend, Opener
 from dayfly.client.callbacks import ExecutionCallbacks
 from dayfly.client.commands import AsyncCommands
@@ -17,7 +18,7 @@ from dayfly.client.embedded import Lease, lease
 from dayfly.client.files import AsyncFiles
 from dayfly.client.ports import AsyncPort
 from dayfly.client.worker import Worker
-from dayfly.errors import InputError
+from dayfly.errors import InputError, UnknownLanguage
 from dayfly.policy import Policy, parse_policy
 from dayfly.spec import EndReason, Execution, LimitReport, Result, Usage
 
@@ -46,7 +47,7 @@ class AsyncSandbox:
         self._backend: Backend | None = None
         self._pid = os.getpid()
         self._policy = _policy(policy, image)
-        self._env = _environment(env)
+        self._env = environment(env)
         self._opener = opener
         self._lease: Lease | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -175,12 +176,21 @@ class AsyncSandbox:
         backend = self._open()
         async with Worker("callbacks") as worker:
             sink = ExecutionCallbacks(worker, on_stdout, on_stderr, on_result)
-            return await backend.execute(
-                code, language=language, context=context, timeout=timeout, output=output, sink=sink if sink else None
-            )
+            try:
+                return await backend.execute(
+                    code,
+                    language=language,
+                    context=context,
+                    timeout=timeout,
+                    output=output,
+                    sink=sink if sink else None,
+                )
+            except UnknownLanguage as error:
+                error.remedy = error.remedy or f"this image has {', '.join(backend.languages)}"
+                raise
 
     async def connect_port(self, port: int) -> AsyncPort:
-        """Connect to a TCP port on which something inside listens on its loopback. Raises ``InputError`` if nothing does."""
+        """Connect to a TCP port on which something inside listens on its loopback. Raises ``PortRefused`` if nothing does."""
         return await AsyncPort.connect(self, self._open(), port)
 
 
@@ -220,13 +230,3 @@ def _policy(policy: Policy | Mapping[str, Any] | None, image: str | None) -> Pol
     if not isinstance(image, str) or not image:
         raise InputError(f"image must be a name, not {image!r:.100}")
     return parsed.model_copy(update={"image": image})
-
-
-def _environment(env: Mapping[str, str] | None) -> dict[str, str]:
-    found = dict(env or {})
-    for name, value in found.items():
-        if not isinstance(name, str) or not isinstance(value, str):
-            raise InputError(f"environment variables are text: {name!r:.100}")
-        if not name or "=" in name or "\0" in name + value:
-            raise InputError(f"not an environment variable: {name!r:.100}")
-    return found

@@ -305,8 +305,10 @@ class Packed:
 
 def pack(local: Path) -> Packed:
     """``local`` and all below it. Raises ``InputError`` for what cannot be sent, before anything is."""
-    if not local.is_dir():
-        raise InputError(f"not a directory: {str(local)!r}")
+    try:
+        os.scandir(local).close()
+    except OSError as error:
+        raise local_error(local, error) from error
     for name, status, target in _walk(local):
         if stat.S_ISLNK(status.st_mode) and not stays_inside(os.fsencode(target), name.count("/")):
             raise InputError(f"the link {name!r} leads out of the directory, to {target!r}", remedy="remove it")

@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-from dayfly.errors import DayflyError, FileProblem, InputError, SandboxFileError, UnknownLanguage
+from dayfly.errors import (
+    BusyError,
+    CannotStart,
+    DayflyError,
+    FileProblem,
+    InputError,
+    NoSuchProcess,
+    PortRefused,
+    SandboxFileError,
+    UnknownLanguage,
+)
 from dayfly.sandbox.link import OperationFailed
 from dayfly.wire import operations
 
-__all__ = ["BusyError", "CannotStart", "NoSuchProcess", "PortRefused", "translate"]
+__all__ = ["translate"]
 
 _FILE_CODES = {problem.value for problem in FileProblem}
 _MESSAGE_CHARS = 500
-
-
-class BusyError(InputError):
-    """Too many calls are under way on this sandbox; try again when one has ended."""
-
-    retryable = True
-    http_status = 429
-
-
-class CannotStart(InputError):
-    """The program does not exist inside, may not be run, or a limit forbids another process."""
-
-
-class NoSuchProcess(InputError):
-    """No process of that number was started through ``commands``, or it is forgotten."""
-
-    http_status = 404
-
-
-class PortRefused(InputError):
-    """Nobody listens on that port inside."""
-
-    retryable = True
 
 
 _BY_CODE: dict[str, type[InputError]] = {
@@ -45,6 +32,14 @@ _BY_CODE: dict[str, type[InputError]] = {
     operations.REFUSED: PortRefused,
 }
 
+_REMEDIES = {
+    operations.NO_SUCH_PROCESS: "commands.list() shows those that are there",
+    operations.NO_SUCH_CONTEXT: "contexts.list() shows those that are there",
+    operations.BUSY: "try again when one of them has ended",
+    operations.CANNOT_START: "look for its name, the image's programs, and the limits of memory and processes",
+    operations.REFUSED: "start a server on it first, and wait until it listens",
+}
+
 
 def translate(failed: OperationFailed, path: str = "") -> DayflyError:
     """The public error for a refusal; ``path`` is what a file operation was about."""
@@ -53,7 +48,7 @@ def translate(failed: OperationFailed, path: str = "") -> DayflyError:
         return SandboxFileError(FileProblem(failed.code), path, message)
     kind = _BY_CODE.get(failed.code)
     if kind is not None:
-        return kind(message)
+        return kind(message, remedy=_REMEDIES.get(failed.code))
     return DayflyError(f"the agent could not do it: {_plain(failed.code)}: {message}")
 
 
