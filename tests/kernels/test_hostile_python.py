@@ -39,6 +39,12 @@ async def test_the_next_run_prints_and_shows_whatever_the_last_one_did(room: Roo
     await room.host.ask("context.remove", context="damaged")
 
 
+@pytest.mark.parametrize("fd", [1, 2])
+async def test_what_a_cell_makes_nonblocking_blocks_again_in_the_next(room: Room, fd: int) -> None:
+    await room.run(f"import os; os.set_blocking({fd}, False)")
+    assert await room.value(f"os.get_blocking({fd})") == "True"
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -93,8 +93,8 @@ class Streams:
         for fd in (1, 2):
             if _identity(fd) != self._identity[fd]:
                 os.dup2(self._saved[fd], fd)
-        if not os.get_blocking(1):
-            os.set_blocking(1, True)
+            if not os.get_blocking(fd):
+                os.set_blocking(fd, True)
         if not (_usable(self.stdout) and _usable(self.stderr) and _usable(self.stdin)):
             self._make()
         self._begin()
