@@ -77,7 +77,7 @@ async def test_an_interrupt_that_nobody_asked_for_is_an_error_like_others(room: 
             "import os, signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('go')\nos.kill(os.getpid(), signal.SIGSTOP)\nwhile True: signal.pause()",
         ),
         ("bash", "trap '' INT; echo go; while :; do :; done"),
-        ("javascript", "console.log('go'); await null; while (true) {}"),
+        ("javascript", "await null; require('fs').writeSync(1, 'go'); while (true) {}"),
     ],
 )
 async def test_code_that_ignores_the_interrupt_is_killed_and_the_next_run_works(
@@ -94,23 +94,31 @@ async def test_code_that_ignores_the_interrupt_is_killed_and_the_next_run_works(
 
 DAEMON = (
     "import os, time\n"
+    "seen, tell = os.pipe()\n"
     "if os.fork() == 0:\n"
     "    os.setsid()\n"
     "    if os.fork() == 0:\n"
+    "        os.write(tell, str(os.getpid()).encode())\n"
     "        os.execvp('python3', ['{name}', '-c', 'import signal, time\\nsignal.signal(2, signal.SIG_IGN)\\ntime.sleep(600)'])\n"
     "    os._exit(0)\n"
+    "os.close(tell)\n"
+    "daemon = int(os.read(seen, 20))\n"
+    "os.read(seen, 1)\n"  # ends with exec, which closes the last copy
+    "print(open(f'/proc/{{daemon}}/cmdline').read())\n"
 )
+"""Code that starts a daemon and prints its name when it is up."""
 
 
 async def test_a_grandchild_in_its_own_session_dies_with_its_run(room: Room) -> None:
-    code = DAEMON.format(name="daemon-of-the-run") + "time.sleep(0.2); print('go'); time.sleep(600)"
+    code = DAEMON.format(name="daemon-of-the-run") + "print('go'); time.sleep(600)"
     done = await room.interrupt(code)
+    assert "daemon-of-the-run" in done.stdout
     assert (done.status, done.fields["state_survived"]) == ("interrupted", True)
     assert not await room.alive("daemon-of-the-run")
 
 
 async def test_what_an_earlier_run_left_running_stays_when_a_later_one_is_interrupted(room: Room) -> None:
-    await room.run(DAEMON.format(name="older-daemon") + "time.sleep(0.3)")
+    assert "older-daemon" in (await room.run(DAEMON.format(name="older-daemon"))).stdout
     done = await room.interrupt("print('go'); time.sleep(600)")
     assert done.status == "interrupted"
     assert await room.alive("older-daemon")
@@ -119,7 +127,9 @@ async def test_what_an_earlier_run_left_running_stays_when_a_later_one_is_interr
 
 
 async def test_what_a_run_that_killed_its_kernel_had_started_dies_too(room: Room) -> None:
-    done = await room.run(DAEMON.format(name="orphan") + "time.sleep(0.2); os._exit(7)", context="fatal")
+    code = DAEMON.format(name="orphan") + "import sys; sys.stdout.flush(); os._exit(7)"
+    done = await room.run(code, context="fatal")
+    assert "orphan" in done.stdout
     assert (done.status, done.fields["exit_code"]) == ("died", 7)
     assert not await room.alive("orphan")
 
