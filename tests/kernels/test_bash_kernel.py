@@ -43,13 +43,35 @@ async def test_the_exit_code_is_the_last_commands_and_no_error(room: Room, code:
     assert done.fields["state_survived"]
 
 
-@pytest.mark.parametrize("code", ["exit 3", "set -e; (exit 3); echo not reached", "exec sh -c 'exit 3'"])
-async def test_exit_ends_the_kernel_and_the_next_run_starts_afresh(room: Room, code: str) -> None:
+@pytest.mark.parametrize(
+    ("code", "exit_code"),
+    [
+        ("exit 3", 3),
+        ("exit", 0),
+        ("set -e; (exit 3); echo not reached", 3),
+        ("set -u; echo $none_such; echo not reached", 127),
+        ("exec sh -c 'exit 3'", 3),
+        ("exec true", 0),
+    ],
+)
+async def test_a_script_that_ends_its_shell_is_no_failure_and_the_next_run_starts_afresh(
+    room: Room, code: str, exit_code: int
+) -> None:
     await bash(room, "kept=1", context="exiting")
     done = await bash(room, f"echo bye; {code}", context="exiting")
-    assert (done.status, done.fields["exit_code"], done.stdout) == ("died", 3, "bye\n")
-    assert not done.fields["state_survived"]
+    assert (done.status, done.fields["exit_code"], done.stdout) == ("ok", exit_code, "bye\n")
+    assert (done.fields["error"], done.fields["signal"], done.fields["state_survived"]) == (None, None, False)
     assert (await bash(room, "echo [$kept]", context="exiting")).stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "signal"),
+    [("kill -9 $$", 9), ("exec sh -c 'kill -TERM $$'", 15), ("exec {__dayfly_fd}>&-; false", 9)],
+)
+async def test_a_shell_that_did_not_exit_by_itself_died(room: Room, code: str, signal: int) -> None:
+    done = await bash(room, code, context="exiting")
+    assert (done.status, done.error["name"], done.fields["signal"]) == ("died", "KernelDied", signal)
+    assert (await bash(room, "echo fine", context="exiting")).stdout == "fine\n"
 
 
 @pytest.mark.parametrize(

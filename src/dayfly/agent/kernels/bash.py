@@ -29,6 +29,9 @@ MAX_RECORD = 4 * MAX_VALUE
 class BashCodec(Codec):
     """A non-zero exit code is not an error of the run: it is the run's ``exit_code``. Code that does not parse is one."""
 
+    may_exit = True
+    loses_interrupts = True  # a subshell forgets, as it begins, the signals that its trap has not yet run for
+
     def __init__(self) -> None:
         super().__init__()
         self._buffer = bytearray()

@@ -57,6 +57,12 @@ class Codec:
     memory_signals: tuple[int, ...] = ()
     """Signals by which the interpreter dies when it gets no more memory."""
 
+    may_exit = False
+    """Whether code ends its interpreter in the ordinary course of things, as scripts do with ``exit``."""
+
+    loses_interrupts = False
+    """Whether processes of a run can miss a SIGINT while they are being born, and are to get another."""
+
     def __init__(self) -> None:
         self._reader = Reader()
 

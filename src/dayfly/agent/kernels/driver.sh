@@ -9,10 +9,11 @@
 __dayfly_fd=$DAYFLY_CONTROL __dayfly_cell=$DAYFLY_CELL
 unset DAYFLY_CONTROL DAYFLY_CELL
 
+# Without an agent, or if the cell closed the descriptor, it ends by a signal: an exit would look like one of the cell's own.
 __dayfly_next() {
   local LC_ALL=C length # bytes, not characters
-  IFS=' ' builtin read -r -u "$__dayfly_fd" __dayfly_run length || builtin exit 0
-  IFS= builtin read -r -N "$length" -u "$__dayfly_fd" __dayfly_code || builtin exit 0
+  IFS=' ' builtin read -r -u "$__dayfly_fd" __dayfly_run length &&
+    IFS= builtin read -r -N "$length" -u "$__dayfly_fd" __dayfly_code || builtin kill -KILL "$$"
 }
 
 __dayfly_interrupt() {

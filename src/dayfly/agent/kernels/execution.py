@@ -68,6 +68,11 @@ class Execution(Task):
         self.code = ""
 
     @property
+    def ended(self) -> bool:
+        """The kernel has answered or died, or nobody waits for it any more."""
+        return self._over or self.answer is not None or self._exit is not None
+
+    @property
     def since(self) -> int:
         """When it began, in ticks: what is older than that is not of this run."""
         assert self._meter is not None
@@ -95,7 +100,7 @@ class Execution(Task):
 
     def end(self, cause: str, grace: float) -> None:
         """Make it end: by asking, then by force. ``cause`` is the status that the answer will have."""
-        if self._over or self.stop is not None or self.answer is not None or self._exit is not None:
+        if self.ended or self.stop is not None:
             return
         if self._kernel is None:
             self._finish(cause, None)
@@ -212,7 +217,7 @@ class Execution(Task):
 
     def _end_if_over(self) -> None:
         kernel = self._kernel
-        if self._over or kernel is None or (self.answer is None and self._exit is None):
+        if self._over or kernel is None or not self.ended:
             return
         if self._results or not self._cleared or not all(pipe.settled for pipe in kernel.pipes):
             return
@@ -224,17 +229,28 @@ class Execution(Task):
             return "error" if status == "interrupted" else status  # nobody asked for it: the code did it to itself
         return self.stop.cause if status in ("died", "interrupted") else status
 
+    def _limit(self, status: str, kernel: Kernel | None) -> object:
+        """The limit that the run came to, if any."""
+        if status == "cpu_limit":
+            return "run_cpu_seconds"
+        if kernel is None:
+            return None
+        if self.answer is not None and self.answer["limit"] is not None:
+            return self.answer["limit"]
+        starved = self.answer is None and kernel.died_of_memory(exit_fields(self._exit)["signal"])
+        return "memory" if starved or self._context.memory_kills() > self._memory_kills else None
+
     def _finish(self, status: str, kernel: Kernel | None) -> None:
         answer = self.answer or {"error": None, "limit": None, "exit_code": None}
         fields: dict[str, object] = {"exit_code": answer["exit_code"], "signal": None}
-        limit = "run_cpu_seconds" if status == "cpu_limit" else answer["limit"]
         error = answer["error"]
+        limit = self._limit(status, kernel)
         if kernel is not None and self.answer is None:
             fields = dict(exit_fields(self._exit))
-            error = _obituary(kernel.broken, fields, self.stop is not None)
-            limit = limit or ("memory" if kernel.died_of_memory(fields["signal"]) else None)
-        if limit is None and kernel is not None and self._context.memory_kills() > self._memory_kills:
-            limit = "memory"
+            if limit is None and self.stop is None and kernel.may_exit and fields["signal"] is None:
+                status = "ok"  # a script that came to its end in its own way
+            else:
+                error = _obituary(kernel.broken, fields, self.stop is not None)
         self._over = True
         self.channel.finish(
             {

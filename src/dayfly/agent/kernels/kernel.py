@@ -132,6 +132,15 @@ class Kernel:
         """Whether an end by this signal means that it got no more memory."""
         return number in self._codec.memory_signals
 
+    @property
+    def may_exit(self) -> bool:
+        """Whether an exit of it, now that it is dead, can be what its code meant to do."""
+        return self._codec.may_exit and self.ready and self.broken is None
+
+    @property
+    def loses_interrupts(self) -> bool:
+        return self._codec.loses_interrupts
+
     def check(self, code: str) -> str | None:
         return self._codec.check(code)
 
@@ -161,10 +170,14 @@ class Kernel:
             self._loop.not_writable(self._control)
 
     def _readable(self) -> None:
+        self._read(self._codec.wanted())
+
+    def _read(self, most: int) -> int:
+        """Take in ``most`` bytes or fewer, 0 at the end; how many."""
         try:
-            data = os.read(self._control, self._codec.wanted())
+            data = os.read(self._control, most)
         except BlockingIOError:
-            return
+            return 0
         except OSError:
             data = b""
         if data:
@@ -174,6 +187,7 @@ class Kernel:
         else:  # it is dying, as a rule: then its exit says more
             self._loop.not_readable(self._control)
             self._loop.call_later(DYING_SECONDS, self._still_there)
+        return len(data)
 
     def _still_there(self) -> None:
         if self.alive and self._control >= 0:
@@ -243,15 +257,15 @@ class Kernel:
     def _exited(self, status: int) -> None:
         self._pipes_may_hold_more()
         self._paused = False
-        while self._control >= 0:  # what it had said before; bounded by the socket's buffer
-            self._readable_or_close()
+        self.guarded(self._hear_last_words)()
         self.owner.on_exit(self, status)
 
-    def _readable_or_close(self) -> None:
-        if waiting_bytes(self._control):
-            self._readable()
-        else:
-            self._close_control()
+    def _hear_last_words(self) -> None:
+        """What it had said before, which is there now: a child of it that holds the socket may go on for ever."""
+        left = waiting_bytes(self._control) if self._control >= 0 else 0
+        while left > 0 and self._control >= 0:
+            left -= self._read(min(left, self._codec.wanted())) or left
+        self._close_control()
 
     def _close_control(self) -> None:
         if self._control >= 0:
