@@ -47,11 +47,13 @@ class Meter:
         self._execution = execution
         self._own = kernel.cpu_known
         self._used = 0.0
+        self._stopped = False
         self._last: float | None = None  # the context's total at the last look
         self.began = self._looked = time.monotonic()
         self._timer = self._look_at(self.began + LOOK)
 
     def stop(self) -> None:
+        self._stopped = True
         self._timer.cancel()
         if self._last is not None:
             self._kernel.cpu_seconds()  # that the next run begins with
@@ -76,6 +78,8 @@ class Meter:
         self._last, self._looked = total, began
         if self._used > self._cap:
             self._execution.end("cpu_limit", STOP_GRACE)
+        if self._stopped:  # that was its end
+            return
         now = time.monotonic()
         self._timer = self._look_at(now + max(LOOK, LOOK_SHARE * (now - began)))
 

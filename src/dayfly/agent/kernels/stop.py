@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+
+from dayfly.agent.census import in_ticks
 from dayfly.agent.killing import crowded, send_signal
 
 TYPE_CHECKING = False
@@ -19,6 +22,10 @@ ANSWER_SECONDS = 0.2
 """For a kernel that was waiting for a process which is dead now: to see it, and to answer."""
 
 
+JUST_BORN = 2
+"""Ticks (10 ms) of a process's life in which it may lose a SIGINT, where it can at all."""
+
+
 class Stop:
     """One run being ended. ``cause`` is the status that its answer will have."""
 
@@ -31,19 +38,38 @@ class Stop:
         self._killing = False
         self._asked = False
         self._grace = 0.0
+        self._heard: set[int] | None = None  # who got SIGINT and cannot have lost it; None: nobody is asked again
 
     def begin(self, grace: float) -> None:
         """Ask, and use force after ``grace`` seconds. In a crowd, as a fork bomb is, the order is the other way round."""
         self._grace = grace
-        self._context.loop.call_later(grace / 2, self._execution.discard)
+        self._context.loop.call_later(grace / 2, self._half_way)
+        if self._execution.ended:  # the answer was there already: what is still armed now would hit the next run
+            return
         if crowded():
             self._kill_started()
             return
         self._ask()
-        for one in self._context.members_since(self._execution.since):
-            if one.pid != self._kernel.pid:
-                send_signal(one.pid, signal.SIGINT)
+        heard = self._interrupt(set())
+        if self._kernel.loses_interrupts:
+            self._heard = heard
         self._later(grace, self._kill_started)
+
+    def _interrupt(self, spared: set[int]) -> set[int]:
+        """SIGINT to what the run started; who of them is old enough to have heard it."""
+        heard = set()
+        newborn = in_ticks(time.monotonic()) - JUST_BORN
+        for one in self._context.members_since(self._execution.since):
+            if one.pid != self._kernel.pid and one.pid not in spared:
+                send_signal(one.pid, signal.SIGINT)
+                if one.started < newborn:
+                    heard.add(one.pid)
+        return heard
+
+    def _half_way(self) -> None:
+        self._execution.discard()
+        if self._heard is not None and not self._execution.ended and not self._killing and not crowded():
+            self._interrupt(self._heard)
 
     def _ask(self) -> None:
         self._asked = True
