@@ -10,20 +10,25 @@ from __future__ import annotations
 import os
 import secrets
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from dayfly.boundaries.gvisor.cgroups import CONTROLLERS, CellCgroup, CgroupHome, Settings, hand_on
+from dayfly.boundaries.gvisor.cgroups import CONTROLLERS, PREFIX, CellCgroup, CgroupHome, Settings, hand_on
 
-__all__ = ["find_home"]
+__all__ = ["find_home", "sweep_trials"]
 
 _TRIAL = Settings(memory=64 << 20, cpus=0.5, pids=64)
 """Values that no machine has by default, so that reading them back proves something."""
 
 _TRIAL_SECONDS = 2.0
 """For a shell to write one line; a loaded machine gets a lot more than it needs."""
+
+_TRIAL_NAME = "trial-"
+_TRIAL_OLD_SECONDS = 60.0
+"""Older ones are nobody's: a trial takes ``_TRIAL_SECONDS`` twice at most."""
 
 _NEEDED_V2 = frozenset({"memory", "cpu", "pids"})
 
@@ -111,8 +116,9 @@ def _offers(place: Path) -> bool:
 def _works(version: int, parents: dict[str, Path]) -> bool:
     """Make one, set caps, read them back, and have a process join, as a cell will."""
     home = CgroupHome(version, parents)
+    sweep_trials(home)
     try:
-        group = home.make(f"trial-{secrets.token_hex(4)}", _TRIAL)
+        group = home.make(f"{_TRIAL_NAME}{secrets.token_hex(4)}", _TRIAL)
     except OSError:
         return False
     try:
@@ -121,6 +127,16 @@ def _works(version: int, parents: dict[str, Path]) -> bool:
         return False
     finally:
         group.remove(_TRIAL_SECONDS)
+
+
+def sweep_trials(home: CgroupHome) -> None:
+    """Remove what a process left that was killed while it tried. Nothing that is young or has members."""
+    oldest = time.time() - _TRIAL_OLD_SECONDS
+    for parent in set(home.parents.values()):
+        for path in parent.glob(f"{PREFIX}{_TRIAL_NAME}*"):
+            with suppress(OSError):  # another's, or just removed by another
+                if path.stat().st_mtime < oldest:
+                    CellCgroup(home.version, home.paths(path.name.removeprefix(PREFIX))).remove()
 
 
 def _joins(group: CellCgroup) -> bool:

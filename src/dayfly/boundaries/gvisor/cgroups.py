@@ -21,7 +21,7 @@ from pathlib import Path
 
 from dayfly.boundaries.processes import wait_gone
 
-__all__ = ["CONTROLLERS", "CellCgroup", "CgroupHome", "Counters", "Settings", "cgroup_name", "hand_on"]
+__all__ = ["CONTROLLERS", "PREFIX", "CellCgroup", "CgroupHome", "Counters", "Settings", "cgroup_name", "hand_on"]
 
 CONTROLLERS = ("memory", "cpu", "cpuacct", "pids")
 """What a cell is put under. ``cpuacct`` only counts; version 2 counts without it."""
