@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from dayfly.errors import InputError, PolicyError
 
-__all__ = ["GIB", "KIB", "MIB", "ByteSize", "Checked", "Limits", "Unfit", "parse_size", "size_text"]
+__all__ = ["GIB", "KIB", "MIB", "ByteSize", "Checked", "Limits", "Unfit", "amount_text", "parse_size", "size_text"]
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -43,7 +43,7 @@ def size_text(size: float) -> str:
     for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if size and size % unit == 0:
             return f"{size / unit:.0f} {name}" if abs(size) < 2**80 else "far too many bytes"
-    return f"{size} B"
+    return f"{size:.0f} B"
 
 
 class Unfit(ValueError):
@@ -125,9 +125,9 @@ def _problem(item: dict[str, Any], model: type[BaseModel]) -> tuple[str, str]:
     if kind == "frozen_instance":
         return f"a {holder.__name__} is frozen: {name} cannot be changed", f"make a new {holder.__name__}"
     if kind in ("greater_than_equal", "less_than_equal"):
-        bound = f"at least {_amount(name, item['ctx']['ge'])}" if "ge" in item["ctx"] else ""
-        bound = bound or f"at most {_amount(name, item['ctx']['le'])}"
-        return f"{key} must be {bound}, not {_amount(name, item['input'])}", _range(holder, name)
+        bound = f"at least {amount_text(name, item['ctx']['ge'])}" if "ge" in item["ctx"] else ""
+        bound = bound or f"at most {amount_text(name, item['ctx']['le'])}"
+        return f"{key} must be {bound}, not {amount_text(name, item['input'])}", _range(holder, name)
     message = str(item["msg"]).replace("Input should be", "must be")
     return f"{key} {message}, not {_shown(item['input'])}", _default(holder, name)
 
@@ -164,11 +164,11 @@ def _range(holder: type[BaseModel], name: str) -> str:
         for key in ("ge", "le")
         if hasattr(one, key)
     }
-    return f"{name} may be {_amount(name, bounds['ge'])} to {_amount(name, bounds['le'])}"
+    return f"{name} may be {amount_text(name, bounds['ge'])} to {amount_text(name, bounds['le'])}"
 
 
-def _amount(name: str, value: Any) -> str:
-    """A value with the unit of its key."""
+def amount_text(name: str, value: Any) -> str:
+    """The value of a limit with the unit of its name, for a person: ``1 GiB``, ``60 s``, ``256``."""
     if isinstance(value, (int, float)) and abs(value) < 10**18:
         if name in _SIZES:
             return size_text(value)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from dayfly.limits import Limits
+from dayfly.limits import Limits, amount_text
 
 __all__ = [
     "EndReason",
@@ -140,11 +140,21 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class ExecutionError:
-    """An exception of the code inside: claims of hostile code. ``traceback`` is text without colour codes."""
+    """An exception of the code inside: claims of hostile code. ``traceback`` is text without colour codes.
+
+    ``str()`` is the traceback, or name and value where there is none, fit to be printed or handed to a model.
+    """
 
     name: str
     value: str
     traceback: str
+
+    def __str__(self) -> str:
+        text = self.traceback.strip("\n") or f"{self.name}: {self.value}"
+        return "".join(char if char.isprintable() or char in "\n\t" else f"\\x{ord(char):02x}" for char in text)
+
+    def __repr__(self) -> str:
+        return f"ExecutionError({_shortened(f'{self.name}: {self.value}')})"
 
 
 @dataclass(frozen=True)
@@ -158,6 +168,11 @@ class Result:
     data: Mapping[str, Any]
     metadata: Mapping[str, Any] = field(default_factory=dict)
     is_main: bool = False
+
+    def __repr__(self) -> str:
+        """Types and sizes only, such as ``Result(text/plain 12 B, image/png 6.1 kB)``."""
+        parts = [f"{_one_line(kind, 40)}{_weight(value)}" for kind, value in list(self.data.items())[:_MOST_TYPES]]
+        return f"Result({', '.join(parts)}{', ...' if len(self.data) > _MOST_TYPES else ''})"
 
     @property
     def text(self) -> str | None:
@@ -189,6 +204,22 @@ class Usage:
     memory_peak: int | None = None
     disk: int | None = None
     processes: int | None = None
+
+
+_MOST_TYPES = 8  # in the representation of a result
+
+
+def _weight(value: object) -> str:
+    if not isinstance(value, (str, bytes)):
+        return ""
+    size = len(value)
+    return f" {size} B" if size < 1000 else f" {size / 1000:.1f} kB" if size < 10**6 else f" {size / 10**6:.1f} MB"
+
+
+def _one_line(text: str, length: int = 200) -> str:
+    """Bounded and harmless in a terminal, whatever code inside made of it."""
+    shown = "".join(char if char.isprintable() else " " for char in text[: length + 1])
+    return shown if len(text) <= length else f"{shown[:length]}..."
 
 
 def _shortened(text: str, length: int = 60) -> str:
@@ -240,6 +271,20 @@ class Execution:
         """``text/plain`` of the last expression's value, if there was one."""
         return next((result.text for result in self.results if result.is_main), None)
 
+    @property
+    def explanation(self) -> str:
+        """How it ended, in one sentence for a model or a person, such as ``"stopped after 30 s, when its time was over
+        (timeout= or limits.run_seconds); variables are kept"``. Empty when ``ok``.
+        """
+        if self.ok:
+            return ""
+        amounts = {one.name: f" is {amount_text(one.name, one.value)}" for one in self.limits}
+        limit = f"limits.{self.limit}{amounts.get(self.limit, '')}" if self.limit else ""
+        cause = _CAUSES.get(self.outcome, _exit)(self, limit)
+        if not self.state_survived:
+            return f"{cause}; variables are lost"
+        return cause if self.outcome is Outcome.ERROR else f"{cause}; variables are kept"
+
 
 @dataclass(frozen=True)
 class ProcessInfo:
@@ -268,9 +313,27 @@ class ProcessResult:
     duration: float = 0.0
     end_reason: EndReason | None = None
 
+    def __repr__(self) -> str:
+        """One bounded line; all of it is in the fields."""
+        parts = [f"{self.outcome.value} in {self.duration:.3f} s"]
+        parts += [
+            f"{name}={value[:60]!r}" + (f"... ({len(value)})" if len(value) > 60 else "")
+            for name in ("stdout", "stderr")
+            if (value := getattr(self, name))
+        ]
+        parts += [
+            f"{name}={value}" for name in ("exit_code", "signal", "limit") if (value := getattr(self, name)) is not None
+        ]
+        return f"<ProcessResult {' '.join(parts)}>"
+
     @property
     def ok(self) -> bool:
         return self.outcome is Outcome.OK
+
+    @property
+    def explanation(self) -> str:
+        """How it ended, in one sentence for a model or a person, such as ``"ended with exit code 3"``. Empty when ``ok``."""
+        return "" if self.ok else _CAUSES.get(self.outcome, _exit)(self, f"limits.{self.limit}" if self.limit else "")
 
     @property
     def text(self) -> str:
@@ -300,3 +363,61 @@ class FileInfo:
     mode: int
     modified: float
     target: str | None = None
+
+
+# --- how an Execution or a ProcessResult ended, in words ---
+
+_SIGNALS = {
+    2: "SIGINT",
+    4: "SIGILL",
+    6: "SIGABRT",
+    7: "SIGBUS",
+    8: "SIGFPE",
+    9: "SIGKILL",
+    11: "SIGSEGV",
+    15: "SIGTERM",
+}
+
+_Ended = Execution | ProcessResult
+
+
+def _exit(one: _Ended, limit: str) -> str:
+    """It ended by itself: an exception, an exit code, a signal."""
+    error = one.error if isinstance(one, Execution) else None
+    if error is not None and one.outcome is Outcome.ERROR:
+        how = f"raised {_one_line(f'{error.name}: {error.value}' if error.value else error.name)}"
+    elif one.signal is not None:
+        how = f"was ended by signal {one.signal}" + (f" ({_SIGNALS[one.signal]})" if one.signal in _SIGNALS else "")
+    elif one.exit_code is not None:
+        how = f"ended with exit code {one.exit_code}"
+    else:
+        how = _one_line(error.value) if error is not None and error.value else "failed"
+    return f"{how} ({limit})" if limit else how
+
+
+def _death(one: _Ended, limit: str) -> str:
+    """The interpreter ended under the code."""
+    if limit.startswith("limits.memory"):
+        return f"the interpreter was killed for memory: {limit}"
+    how = _exit(one, limit)
+    return how if how.startswith("the kernel") else f"the interpreter {how}"
+
+
+def _end(one: _Ended, limit: str) -> str:
+    reason = f": {one.end_reason.value}" if one.end_reason else ""
+    return f"the sandbox has ended{reason}" + (f" ({limit})" if limit else "")
+
+
+def _timeout(one: _Ended, _: str) -> str:
+    end = f"; {_end(one, '')}" if one.end_reason else ""
+    return f"stopped after {one.duration:.3g} s, when its time was over (timeout= or limits.run_seconds){end}"
+
+
+_CAUSES: Mapping[Outcome, Callable[[_Ended, str], str]] = {
+    Outcome.TIMEOUT: _timeout,
+    Outcome.CPU_LIMIT: lambda _, limit: f"stopped for its CPU time: {limit or 'limits.run_cpu_seconds'}",
+    Outcome.OUTPUT_LIMIT: lambda _, limit: f"stopped for its output: {limit or 'limits.output'}",
+    Outcome.INTERRUPTED: lambda _, __: "interrupted by the caller",
+    Outcome.KERNEL_DIED: _death,
+    Outcome.SANDBOX_ENDED: _end,
+}
