@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,8 +22,10 @@ from dayfly.limits import MIB, Limits
 from dayfly.paths import Paths
 from dayfly.spec import EndReason, Enforcement
 from dayfly.testing.boundary_contract import MakeSpec, Subject
+from dayfly.testing.boundary_subject import SOON, within
 from dayfly.testing.echo import Echo
 from dayfly.testing.traces import descendants, gone
+from tests.boundaries.exhaustion import none_left
 
 pytestmark = pytest.mark.gvisor
 
@@ -228,3 +231,20 @@ async def test_strict_demands_that_every_limit_be_enforced(
     with pytest.raises(LimitUnenforceable) as refused:
         await boundary.open(make_spec(strict=True))
     assert refused.value.remedy
+
+
+async def test_a_cell_that_can_no_longer_be_read_is_ended_and_swept(
+    boundary: GvisorBoundary, make_spec: MakeSpec, gvisor: Subject
+) -> None:
+    """Where no descriptor is free, nobody could say whether it keeps its limits; ending it needs none."""
+    async with room(boundary, make_spec, SMALL) as (cell, echo):
+        await echo.run("pass")
+        processes, traces = descendants(), gvisor.traces()
+        assert traces
+        with none_left(resource.RLIMIT_NOFILE):
+            end = await within(SOON, cell.wait())
+        assert end.reason is EndReason.BOUNDARY_LOST
+        assert "Too many open files" in end.detail
+    assert not await gone(processes, SOON)
+    assert boundary.sweep() == 1
+    assert not gvisor.traces()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -16,12 +19,26 @@ import pytest
 from dayfly.boundaries import forks
 from dayfly.boundaries.gvisor import cpus, watcher
 from dayfly.boundaries.gvisor.abilities import FIRST_UID, UIDS
+from dayfly.boundaries.gvisor.cgroups import CellCgroup
 from dayfly.boundaries.gvisor.command import LAUNCHER
 from dayfly.boundaries.gvisor.directory import CellDirectory, Record, abandoned
+from dayfly.boundaries.gvisor.footprint import Footprint
 from dayfly.boundaries.gvisor.layout import Layout
-from dayfly.boundaries.processes import Child, Program, in_spawner, signal_process, start_ticks, wait_gone
+from dayfly.boundaries.gvisor.sweep import sweep
+from dayfly.boundaries.processes import (
+    Child,
+    Held,
+    Program,
+    children,
+    in_spawner,
+    own,
+    signal_process,
+    start_ticks,
+    wait_gone,
+)
 from dayfly.boundaries.stderr import SIZE, Stderr, last_words
 from dayfly.errors import HostError
+from tests.boundaries.exhaustion import none_left
 
 ROOT = os.geteuid() == 0
 
@@ -68,6 +85,55 @@ def test_a_record_that_was_cut_short_is_no_record(cells: Path) -> None:
         directory.layout.record.write_text(text)
         assert Record.read(directory.layout.record) is None
     directory.remove()
+
+
+def test_a_record_is_replaced_whole_or_not_at_all(cells: Path) -> None:
+    directory = CellDirectory.create(Layout(cells / "one"), foreign=False)
+    directory.note(cgroup_version=2)
+    with none_left(resource.RLIMIT_FSIZE), pytest.raises(HostError):
+        directory.note(pid=1)
+    record = Record.read(directory.layout.record)
+    assert record is not None
+    assert (record.cgroup_version, record.pid) == (2, 0)
+    directory.remove()
+
+
+@pytest.fixture
+def stuck_cgroup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CellCgroup:
+    """One that cannot be removed for now, as when a process in it does not end."""
+    (tmp_path / "cgroup").mkdir()
+    monkeypatch.setattr(CellCgroup, "remove", lambda self, _: False)
+    return CellCgroup(1, {"memory": tmp_path / "cgroup"})
+
+
+def test_a_cells_directory_stays_for_sweep_when_its_cgroup_does(
+    cells: Path, stuck_cgroup: CellCgroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record in it is all that leads to the cgroup."""
+    footprint = Footprint(CellDirectory.create(Layout(cells / "one"), foreign=False))
+    footprint.directory.note(cgroup_version=1, cgroups={"memory": str(stuck_cgroup.paths["memory"])})
+    footprint.cgroup = stuck_cgroup
+    with pytest.raises(OSError, match="busy"):
+        footprint.clear()
+    monkeypatch.undo()
+    assert sweep(cells) == 1, "its lease was kept, or it was removed"
+    assert list(cells.iterdir()) == []
+    assert not stuck_cgroup.paths["memory"].exists()
+
+
+def test_a_sweep_that_cannot_remove_one_removes_the_others_and_can_be_done_again(
+    cells: Path, stuck_cgroup: CellCgroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, cgroups in {"one": stuck_cgroup.paths, "two": {}}.items():
+        directory = CellDirectory.create(Layout(cells / name), foreign=False)
+        directory.note(cgroup_version=1, cgroups={key: str(path) for key, path in cgroups.items()})
+        directory.leave()
+    with pytest.raises(OSError, match="busy"):
+        sweep(cells)
+    assert [path.name for path in cells.iterdir()] == ["one"]
+    monkeypatch.undo()
+    assert sweep(cells) == 1
+    assert not stuck_cgroup.paths["memory"].exists()
 
 
 def test_every_cell_of_root_gets_a_uid_that_no_other_live_one_has(cells: Path) -> None:
@@ -133,6 +199,26 @@ def test_each_look_comes_when_it_is_due_and_the_thread_ends_with_the_last() -> N
             assert not thread.is_alive(), "the thread lives on without a cell"
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_look_that_fails_ends_neither_the_others_nor_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = {"failing": 0, "other": 0}
+    done = {name: threading.Event() for name in seen}
+
+    def look(name: str) -> float | None:
+        seen[name] += 1
+        if seen[name] == 5:
+            done[name].set()
+            return None
+        if name == "failing":
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return 0.001
+
+    monkeypatch.setattr(watcher, "_watcher", watcher._Watcher())
+    watcher.watch(lambda: look("failing"))
+    watcher.watch(lambda: look("other"))
+    assert all(event.wait(5) for event in done.values()), seen
+
+
 def test_looking_goes_on_while_the_main_thread_is_busy() -> None:
     seen = threading.Event()
     watcher.watch(lambda: seen.set())  # type: ignore[arg-type, return-value, func-returns-value]
@@ -185,6 +271,97 @@ def test_a_process_is_never_mistaken_for_a_later_one_with_its_number(sleeper: Ch
     assert not wait_gone([sleeper.pid], 0.05)
     signal_process(sleeper.pid, started, signal.SIGKILL)
     assert wait_gone([sleeper.pid], 5)
+
+
+def test_a_held_process_is_left_alone_after_close_and_by_a_forked_child(sleeper: Child) -> None:
+    held = Held(sleeper.pid)
+    pid = os.fork()
+    if pid == 0:
+        held.send(signal.SIGKILL)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    held.close()
+    held.send(signal.SIGKILL)
+    held.close()
+    assert not wait_gone([sleeper.pid], 0.05)
+
+
+def test_a_descriptor_is_not_closed_while_a_signal_is_sent_through_it(
+    sleeper: Child, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the time of the signal it could be another process's."""
+    held = Held(sleeper.pid)
+    sending, closed = threading.Event(), threading.Event()
+    early: list[bool] = []
+
+    def slow(*_: object) -> None:
+        sending.set()
+        early.append(closed.wait(0.1))
+
+    def close() -> None:
+        held.close()
+        closed.set()
+
+    monkeypatch.setattr(signal, "pidfd_send_signal", slow)
+    threads = [threading.Thread(target=held.send, args=(signal.SIGSTOP,)), threading.Thread(target=close)]
+    threads[0].start()
+    assert sending.wait(5)
+    threads[1].start()
+    for thread in threads:
+        thread.join()
+    assert early == [False]
+    monkeypatch.undo()
+
+
+def test_a_child_that_cannot_be_held_is_neither_left_running_nor_unreaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(pid: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    before = set(children(os.getpid()))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pidfd_open", refuse)
+        with pytest.raises(OSError, match="open files"):
+            in_spawner(lambda: Child.start(program("sleep", "1000"))).result(5)
+    assert set(children(os.getpid())) <= before
+
+
+def test_a_cell_is_struck_down_where_no_descriptor_is_free(cells: Path) -> None:
+    footprint = Footprint(CellDirectory.create(Layout(cells / "one"), foreign=False))
+    read, write = os.pipe()
+    # Its "sentry" has a parent that does not take it along.
+    script = "setsid sleep 1000 & echo; wait"
+    footprint.child = in_spawner(lambda: Child.start(program("/bin/sh", "-c", script, stdout=write))).result(5)
+    assert os.read(read, 1) == b"\n"
+    (sentry,) = children(footprint.child.pid)
+    assert footprint.adopt(sentry)
+    with none_left(resource.RLIMIT_NOFILE):
+        footprint.strike()
+    assert wait_gone([footprint.child.pid, sentry], 5)
+    footprint.clear()
+    assert list(cells.iterdir()) == []
+    for descriptor in (read, write):
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_cancelled_start_is_undone_and_stays_cancelled_where_it_fails(fails: bool) -> None:
+    undone: list[int] = []
+    begun, go = threading.Event(), threading.Event()
+
+    def work() -> int:
+        begun.set()
+        go.wait()
+        if fails:
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return 7
+
+    task = asyncio.create_task(own(in_spawner(work), undone.append))
+    await asyncio.to_thread(begun.wait)
+    task.cancel()
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert undone == ([] if fails else [7])
 
 
 def test_a_thread_with_the_number_of_a_former_process_is_no_process() -> None:

@@ -88,11 +88,20 @@ class CellLife:
             await self._body.process.ended()
             end = self._decided or self._body.natural_end()
             try:
-                await asyncio.to_thread(self._body.clear)
+                await self._clear()
             except OSError as error:  # the cell is gone all the same; ``sweep`` will try again
                 return CellEnd(end.reason, f"{end.detail}; not everything could be removed: {error}".lstrip("; "))
             return end
         except asyncio.CancelledError:  # the loop is shutting down: there will be no other moment
             self._stream.close()
             self._body.clear()
+            raise
+
+    async def _clear(self) -> None:
+        try:
+            await asyncio.to_thread(self._body.clear)
+        except RuntimeError:  # no thread can be started
+            self._body.clear()
+        except OSError:
+            self._body.clear()  # if it was not even begun: the first thread of a loop loads modules
             raise

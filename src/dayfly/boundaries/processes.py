@@ -23,7 +23,7 @@ from typing import TypeVar
 
 from dayfly.boundaries import forks
 
-__all__ = ["Child", "Program", "children", "in_spawner", "signal_process", "start_ticks", "wait_gone"]
+__all__ = ["Child", "Held", "Program", "children", "in_spawner", "own", "signal_process", "start_ticks", "wait_gone"]
 
 T = TypeVar("T")
 
@@ -49,7 +49,12 @@ class Child:
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
-        self._pidfd = forks.keep_from_children(os.pidfd_open(process.pid))
+        try:
+            self._pidfd = forks.keep_from_children(os.pidfd_open(process.pid))
+        except OSError:  # no descriptor is free: nobody else knows the process
+            process.kill()
+            process.wait()
+            raise
         self._owner = os.getpid()
         self._reaping = threading.Lock()
         self._closed = False
@@ -101,6 +106,38 @@ class Child:
                 self._closed = True
                 forks.close(self._pidfd)
             return code
+
+
+class Held:
+    """Some process, held by a descriptor: none that gets its number later is ever signalled, and signalling needs no
+    descriptor that might not be free then. Any thread may use it.
+
+    Raises ``ProcessLookupError`` if there is no such process, ``OSError`` if no descriptor is free.
+    """
+
+    def __init__(self, pid: int) -> None:
+        pidfd = _open_process(pid)
+        if pidfd is None:
+            raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+        self._pidfd = forks.keep_from_children(pidfd)
+        self._owner = os.getpid()
+        self._closing = threading.Lock()  # a signal must not meet a descriptor that is another's by then
+        self._closed = False
+
+    def send(self, number: signal.Signals) -> None:
+        """Nothing happens to one that has ended, after ``close``, nor from a forked child of the process that holds it."""
+        if os.getpid() != self._owner:
+            return
+        with self._closing:
+            if not self._closed:
+                with suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self._pidfd, number)
+
+    def close(self) -> None:
+        with self._closing:
+            if not self._closed:
+                self._closed = True
+                forks.close(self._pidfd)
 
 
 def _settle(future: asyncio.Future[None]) -> None:
@@ -206,6 +243,19 @@ def in_spawner(work: Callable[[], T]) -> Future[T]:
 
     _queue().put(job)
     return outcome
+
+
+async def own(work: Future[T], undo: Callable[[T], None]) -> T:
+    """What ``work`` starts. When cancelled meanwhile, waits for it (some 10 ms), undoes it, and then is cancelled."""
+    waiting = asyncio.wrap_future(work)
+    waiting.add_done_callback(lambda done: done.cancelled() or done.exception())  # asyncio logs what nobody asks for
+    try:
+        return await asyncio.shield(waiting)
+    except asyncio.CancelledError:
+        if not work.cancel():  # it is under way, or done
+            with suppress(Exception):  # it failed: then it has left nothing, and the cancellation is what counts
+                undo(work.result())
+        raise
 
 
 def _queue() -> queue.SimpleQueue[Callable[[], None]]:

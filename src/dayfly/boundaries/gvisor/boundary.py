@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import threading
 from collections.abc import Mapping
-from concurrent.futures import Future
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -21,8 +18,8 @@ from dayfly.boundaries.gvisor.meter import Meter, SentryGone
 from dayfly.boundaries.gvisor.probe import probe
 from dayfly.boundaries.gvisor.start import Plan, Started, begin, find_sentry, read_back, translate
 from dayfly.boundaries.gvisor.sweep import sweep
-from dayfly.boundaries.processes import in_spawner
-from dayfly.errors import BoundaryUnusable, DayflyError, InputError
+from dayfly.boundaries.processes import in_spawner, own
+from dayfly.errors import BoundaryUnusable, InputError
 from dayfly.limits import Limits
 from dayfly.paths import Paths, default_paths
 from dayfly.spec import SandboxSpec
@@ -82,7 +79,7 @@ class GvisorBoundary:
 
     async def open(self, spec: SandboxSpec) -> Cell:
         plan = self._plan(spec)
-        started = await _own(in_spawner(partial(begin, plan)))
+        started = await own(in_spawner(partial(begin, plan)), Started.abandon)
         try:
             sentry = await find_sentry(started.footprint)
             reports = read_back(plan, started.footprint, sentry)
@@ -116,14 +113,3 @@ class GvisorBoundary:
         reports = enforcement.report(spec.limits, abilities)
         enforcement.refuse_unenforced(spec, reports, abilities)
         return Plan(spec, abilities, lay_out(self._paths.cells, spec, foreign=abilities.foreign), reports)
-
-
-async def _own(work: Future[Started]) -> Started:
-    """What ``work`` starts. When cancelled meanwhile, waits for it (some 10 ms), undoes it, and then is cancelled."""
-    try:
-        return await asyncio.shield(asyncio.wrap_future(work))
-    except asyncio.CancelledError:
-        if not work.cancel():  # it is under way, or done
-            with suppress(DayflyError):  # it failed: then it has left nothing, and the cancellation is what counts
-                work.result().abandon()
-        raise

@@ -21,7 +21,7 @@ from dayfly.boundaries import forks
 from dayfly.boundaries.gvisor.abilities import FIRST_UID, UIDS
 from dayfly.boundaries.gvisor.layout import Layout
 from dayfly.errors import HostError
-from dayfly.paths import make_directory
+from dayfly.paths import make_directory, write_atomically
 
 __all__ = ["CellDirectory", "Record", "abandoned"]
 
@@ -44,7 +44,7 @@ class Record:
         try:
             found: dict[str, Any] = json.loads(path.read_text("utf-8"))
             return cls(**found)
-        except (OSError, ValueError, TypeError):  # the process died while it was writing it: nothing was started yet
+        except (OSError, ValueError, TypeError):  # the process died before it wrote one: nothing was started yet
             return None
 
 
@@ -89,24 +89,25 @@ class CellDirectory:
             place.mkdir() if source.is_dir() else place.touch()
 
     def note(self, **changes: Any) -> None:
-        """Add to what is on record for ``sweep``."""
+        """Add to what is on record for ``sweep``. Whoever is killed meanwhile leaves the record as it was."""
         self._record = Record(**{**asdict(self._record), **changes})
-        write_record(self.layout.record, self._record)
+        write_atomically(self.layout.record, json.dumps(asdict(self._record)))
 
     def remove(self) -> None:
         """Remove the directory and give the lease back. Idempotent. Raises ``OSError`` if something cannot be removed."""
-        lease, self._lease = self._lease, None
-        if lease is None:
+        if self._lease is None:
             return
         try:
             with _locked(self.layout.cell.parent), suppress(FileNotFoundError):
                 shutil.rmtree(self.layout.cell)
         finally:
+            self.leave()
+
+    def leave(self) -> None:
+        """Give the lease back and keep the directory, for ``sweep``. Idempotent."""
+        lease, self._lease = self._lease, None
+        if lease is not None:
             forks.close(lease)
-
-
-def write_record(path: Path, record: Record) -> None:
-    path.write_text(json.dumps(asdict(record)), "utf-8")
 
 
 def boot_id() -> str:

@@ -6,6 +6,7 @@ Nothing here needs an event loop, so it also works from the watcher's thread, at
 from __future__ import annotations
 
 import atexit
+import errno
 import os
 import signal
 import threading
@@ -15,10 +16,10 @@ from dayfly.boundaries import forks
 from dayfly.boundaries.gvisor import cpus
 from dayfly.boundaries.gvisor.cgroups import CellCgroup, Counters
 from dayfly.boundaries.gvisor.directory import CellDirectory
-from dayfly.boundaries.processes import Child, children, signal_process, start_ticks, wait_gone
+from dayfly.boundaries.processes import Child, Held, children, start_ticks, wait_gone
 from dayfly.boundaries.stderr import Stderr
 
-__all__ = ["GONE_SECONDS", "Footprint"]
+__all__ = ["GONE_SECONDS", "Footprint", "remove_traces"]
 
 GONE_SECONDS = 5.0
 """How long ended processes may take to disappear; it is some 10 ms. Beyond it, what is left stays for ``sweep``."""
@@ -34,7 +35,7 @@ class Footprint:
         self.cgroup: CellCgroup | None = None
         self.cpus: frozenset[int] = frozenset()
         self.child: Child | None = None
-        self.sentry: tuple[int, int] | None = None  # pid and start
+        self.sentry: Held | None = None
         self.stderr = Stderr()
         self._family: dict[int, int] = {}  # runsc's own children: pid and start
         self._guests = -1  # the user namespace in which guest code runs, where no cgroup lists its processes
@@ -47,23 +48,28 @@ class Footprint:
         _live.add(self)
 
     def adopt(self, sentry: int) -> bool:
-        """Remember the sentry and its siblings by pid and start. Whether they still live."""
+        """Hold the sentry, and remember its siblings by pid and start. Whether it still lives. Raises ``OSError``."""
         assert self.child is not None
         self._family = _identities(children(self.child.pid))
         started = self._family.get(sentry)
-        if started is None:
+        held = _hold(sentry, started) if started is not None else None
+        if held is None:
             return False
-        self.sentry = (sentry, started)
+        self.sentry = held
         if self.cgroup is None:
             self._guests = _hold_namespace(sentry)
         return True
 
     def strike(self) -> None:
-        """SIGKILL everything, now, without waiting. Idempotent; any thread."""
+        """SIGKILL everything, now, without waiting. Idempotent; any thread; needs nothing that may be used up."""
         if self.child is not None:
             self.child.kill()
+        self.signal_sentry(signal.SIGKILL)
+
+    def signal_sentry(self, number: signal.Signals) -> None:
+        """Nothing happens once it has ended. Any thread."""
         if self.sentry is not None:
-            signal_process(*self.sentry, signal.SIGKILL)
+            self.sentry.send(number)
 
     def reap(self) -> tuple[int, Counters, bytes]:
         """runsc's return code, what the kernel counted, and what was written to standard error, once it has ended."""
@@ -84,17 +90,19 @@ class Footprint:
                 steps.callback(
                     _live.discard, self
                 )  # so late: at interpreter exit, another thread's clearing is awaited
-                steps.callback(self.directory.remove)
-                if self.cgroup is not None:
-                    steps.callback(self.cgroup.remove, GONE_SECONDS)
+                steps.callback(remove_traces, self.directory, self.cgroup)
                 steps.callback(cpus.release, self.cpus)
                 steps.callback(self.stderr.close)
+                if self.sentry is not None:
+                    steps.callback(self.sentry.close)
                 self._end_processes()
 
     def _end_processes(self) -> None:
-        if self.child is not None and self.sentry is None and self._code is None:
-            self._family = _identities(children(self.child.pid))
-        self.strike()
+        try:
+            if self.child is not None and self.sentry is None and self._code is None:
+                self._family = _identities(children(self.child.pid))
+        finally:
+            self.strike()
         if self.child is not None and self.child.wait(GONE_SECONDS):
             self.reap()
         self._wait_for_stragglers()
@@ -108,6 +116,28 @@ class Footprint:
         if self._guests >= 0:
             wait_gone(_living_in(os.fstat(self._guests).st_ino), GONE_SECONDS)
             forks.close(self._guests)
+
+
+def remove_traces(directory: CellDirectory, cgroup: CellCgroup | None) -> None:
+    """Remove a cell's cgroup, then its directory. If the cgroup cannot be, the directory stays for ``sweep``, with the
+    record of it, and ``OSError`` is raised. The lease is given back in any case."""
+    try:
+        if cgroup is not None and not cgroup.remove(GONE_SECONDS):
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(cgroup.directories[0]))
+        directory.remove()
+    finally:
+        directory.leave()
+
+
+def _hold(pid: int, started: int) -> Held | None:
+    try:
+        held = Held(pid)
+    except ProcessLookupError:
+        return None
+    if start_ticks(pid) == started:
+        return held
+    held.close()
+    return None
 
 
 def _identities(pids: list[int]) -> dict[int, int]:

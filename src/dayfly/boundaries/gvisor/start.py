@@ -8,6 +8,7 @@ import json
 import os
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,7 @@ class Started:
     def abandon(self) -> None:
         """End it and leave nothing. Blocks for some 10 ms."""
         self.stream.close()
-        self.footprint.clear()
+        _undo(self.footprint)
 
 
 def begin(plan: Plan) -> Started:
@@ -94,10 +95,15 @@ def begin(plan: Plan) -> Started:
         try:
             return Started(footprint, _begin(plan, footprint))
         except BaseException:
-            footprint.clear()
+            _undo(footprint)
             raise
     except OSError as error:
         raise translate(error) from error
+
+
+def _undo(footprint: Footprint) -> None:
+    with suppress(OSError):  # what cannot be removed now is for ``sweep``; why the cell is not to be is what counts
+        footprint.clear()
 
 
 def _begin(plan: Plan, footprint: Footprint) -> PipeStream:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dayfly.boundaries.gvisor.cgroups import CellCgroup
 from dayfly.boundaries.gvisor.directory import CellDirectory, Record, abandoned, boot_id
-from dayfly.boundaries.gvisor.footprint import GONE_SECONDS
+from dayfly.boundaries.gvisor.footprint import GONE_SECONDS, remove_traces
 from dayfly.boundaries.gvisor.layout import Layout
 from dayfly.boundaries.processes import signal_process, start_ticks, wait_gone
 
@@ -18,15 +18,28 @@ __all__ = ["sweep"]
 
 
 def sweep(cells: Path) -> int:
-    """How many cells were removed. Raises ``OSError`` if one cannot be."""
+    """How many cells were removed. Raises ``OSError`` if one cannot be; the others are removed all the same."""
     count = 0
+    failure: OSError | None = None
     for directory in abandoned(cells):
+        try:
+            _clear(directory)
+            count += 1
+        except OSError as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+    return count
+
+
+def _clear(directory: CellDirectory) -> None:
+    try:
         record = Record.read(directory.layout.record)
         if record is not None and record.boot == boot_id():
             _end_processes(record, directory.layout)
         _remove(directory, record)
-        count += 1
-    return count
+    finally:
+        directory.leave()
 
 
 def _end_processes(record: Record, layout: Layout) -> None:
@@ -49,10 +62,7 @@ def _named(layout: Layout) -> Iterator[tuple[int, int]]:
 
 
 def _remove(directory: CellDirectory, record: Record | None) -> None:
-    try:
-        if record is not None and record.cgroups:
-            paths = {name: Path(path) for name, path in record.cgroups.items()}
-            with suppress(FileNotFoundError):  # their hierarchy is not mounted any more
-                CellCgroup(record.cgroup_version, paths).remove(GONE_SECONDS)
-    finally:
-        directory.remove()
+    cgroup = None
+    if record is not None and record.cgroups:
+        cgroup = CellCgroup(record.cgroup_version, {name: Path(path) for name, path in record.cgroups.items()})
+    remove_traces(directory, cgroup)

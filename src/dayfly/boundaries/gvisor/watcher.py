@@ -14,6 +14,9 @@ from collections.abc import Callable
 
 __all__ = ["watch"]
 
+AGAIN = 0.05
+"""Seconds until the next look after one that failed: the cell is not thereby free of its limits."""
+
 Look = Callable[[], float | None]
 """Looks once; returns the seconds until the next look, or ``None`` when there is nothing left to look at."""
 
@@ -35,7 +38,10 @@ class _Watcher:
 
     def _run(self) -> None:
         while (look := self._next()) is not None:
-            pause = look()
+            try:
+                pause = look()
+            except Exception:  # noqa: BLE001 - nobody else would keep the limits of all the other cells
+                pause = AGAIN
             if pause is not None:
                 with self._changed:
                     heapq.heappush(self._due, (time.monotonic() + pause, next(self._order), look))
@@ -56,7 +62,7 @@ _watcher = _Watcher()
 
 
 def watch(look: Look) -> None:
-    """Call ``look`` from the watcher's thread now and then whenever it says. It must not raise or block."""
+    """Call ``look`` from the watcher's thread now and then whenever it says. It must not block."""
     _watcher.add(look)
 
 
