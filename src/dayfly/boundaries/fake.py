@@ -1,8 +1,9 @@
 """A boundary that separates nothing: the agent as an ordinary process of this user. For fast tests of what lies above.
 
 It keeps the contract's shape (one stream, an end, nothing left of what it started) and none of its promises. Root's agent
-sees the machine's files read-only, its scratch directory aside (fake.sh): not a wall, which root can take down, but a test
-that goes wrong must not damage the machine that runs it.
+sees the machine's disks read-only, its scratch directory aside (fake.sh): not a wall, which root can take down, but a test
+that goes wrong must not damage the machine that runs it. Left out are file systems in memory (tmpfs: /run, /dev/shm, often
+/tmp) and the kernel's own (/proc, /sys, cgroups): the agent may write there what its user may.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import fcntl
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -23,7 +25,7 @@ from dayfly.boundaries import forks
 from dayfly.boundaries.base import Cell, CellEnd, Guarantees, ProbeReport
 from dayfly.boundaries.life import CellLife
 from dayfly.boundaries.pipes import ChildEnds, PipeStream, open_stream
-from dayfly.boundaries.processes import SYSTEM_PATH, Child, Program, children, in_spawner, start_ticks, wait_gone
+from dayfly.boundaries.processes import SYSTEM_PATH, Child, Program, children, in_spawner, own, start_ticks, wait_gone
 from dayfly.boundaries.stderr import Stderr, last_words
 from dayfly.errors import BoundaryUnusable, InputError, LimitUnenforceable
 from dayfly.spec import EndReason, Enforcement, LimitReport, SandboxSpec, Usage
@@ -39,6 +41,9 @@ _GUARD = Path(__file__).with_name("fake.sh")
 _GONE_SECONDS = 5.0
 """How long killed processes may take to disappear."""
 
+_TRIAL_SECONDS = 3.0
+"""For ``unshare``, which takes milliseconds."""
+
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -52,7 +57,8 @@ class FakeBoundary:
 
     def __init__(self, *, trusted_code: bool = False, directory: Path | None = None) -> None:
         self._trusted_code = trusted_code
-        self._directory = directory or Path(tempfile.gettempdir())
+        self._directory = (directory or Path(tempfile.gettempdir())).resolve()  # as the table of mounts names it
+        self._tried = False
 
     @property
     def guarantees(self) -> Guarantees:
@@ -67,8 +73,9 @@ class FakeBoundary:
         )
 
     def probe(self) -> ProbeReport:
-        if shutil.which("setpriv", path=SYSTEM_PATH) is None:
-            return ProbeReport(False, ("setpriv is missing",), ("install util-linux",))
+        lack = _lack()
+        if lack is not None:
+            return ProbeReport(False, (lack.message,), (lack.remedy or "",))
         return ProbeReport(True, ("it separates nothing",), ("use the boundary gvisor",), {"python": sys.executable})
 
     def explain(self, spec: SandboxSpec) -> Mapping[str, Any]:
@@ -91,19 +98,52 @@ class FakeBoundary:
             raise LimitUnenforceable("the policy is strict, and the fake boundary keeps no limit", remedy="use gvisor")
         if not spec.agent.is_file():
             raise InputError(f"the agent cannot be used: {spec.agent}")
-        started = in_spawner(lambda: _Body.start(spec, self._directory))
+        await self._try()
         try:
-            return FakeCell(spec, *await asyncio.shield(asyncio.wrap_future(started)))
-        except asyncio.CancelledError:
-            if not started.cancel():
-                body, stream = started.result()
-                stream.close()
-                body.clear()
-            raise
+            return FakeCell(spec, *await own(in_spawner(lambda: _Body.start(spec, self._directory)), _abandon))
         except OSError as error:
             raise BoundaryUnusable(
                 f"the agent cannot be started: {error.strerror}", remedy="run: dayfly doctor"
             ) from error
+
+    async def _try(self) -> None:
+        if not self._tried:
+            lack = await asyncio.to_thread(_lack)
+            if lack is not None:
+                raise lack
+            self._tried = True
+
+
+def _lack() -> BoundaryUnusable | None:
+    """Why no agent could be started here, tried and not guessed."""
+    tools = ["setpriv"] if os.geteuid() else ["setpriv", "unshare", "mount"]
+    missing = [name for name in tools if shutil.which(name, path=SYSTEM_PATH) is None]
+    if missing:
+        return BoundaryUnusable(f"{', '.join(missing)} missing", remedy="apt-get install util-linux mount")
+    if os.geteuid() == 0 and not _can_mount():
+        return BoundaryUnusable(
+            "root's agent gets a mount namespace of its own, and none may be made here",
+            remedy="run it as an ordinary user; in a container, allow CAP_SYS_ADMIN and mount",
+        )
+    return None
+
+
+def _can_mount() -> bool:
+    unshare = shutil.which("unshare", path=SYSTEM_PATH) or "unshare"
+    mount = ["mount", "--no-mtab", "--bind", "--", "/", "/"]
+    try:
+        done = subprocess.run(
+            [unshare, "--mount", "--", *mount],
+            env={"PATH": SYSTEM_PATH},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_TRIAL_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
 
 
 def _command(spec: SandboxSpec, scratch: str) -> list[str]:
@@ -230,6 +270,12 @@ class _Body:
         for pid in found:
             found.extend(children(pid))
         return found
+
+
+def _abandon(started: tuple[_Body, PipeStream]) -> None:
+    body, stream = started
+    stream.close()
+    body.clear()
 
 
 class _Scratch:

@@ -3,7 +3,8 @@
 #
 #   fake.sh SCRATCH COMMAND...
 #
-# Makes every file system read-only but for SCRATCH, and becomes COMMAND. No wall: root may undo it. But what a test gets
+# Makes every file system read-only but for SCRATCH (a path without symbolic links), those in memory and the kernel's own,
+# and becomes COMMAND. No wall: root may undo it. But what a test gets
 # wrong then fails, instead of changing the machine.
 set -eu
 
