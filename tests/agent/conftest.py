@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from dayfly.agent.loop import Loop
 from dayfly.agent_bundle import agent_for
 from dayfly.boundaries.base import Boundary
 from dayfly.boundaries.fake import FakeBoundary
@@ -23,6 +25,16 @@ from tests.agent.host import LIMITS, USER, Host
 from tests.machine import gvisor_with, image, named, runscs, short_directory
 
 OpenRoom = Callable[..., Awaitable[Host]]
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    """The agent's loop in this process, for its parts alone."""
+    old = signal.getsignal(signal.SIGCHLD)
+    made = Loop()
+    yield made
+    made.abandon()
+    signal.signal(signal.SIGCHLD, old)
 
 
 @pytest.fixture(scope="session")

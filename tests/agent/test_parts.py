@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,15 +32,6 @@ class Bucket(Sink):
     def ended(self, source: Source) -> None:
         assert not self.over
         self.over = True
-
-
-@pytest.fixture
-def loop() -> Iterator[Loop]:
-    old = signal.getsignal(signal.SIGCHLD)
-    made = Loop()
-    yield made
-    made.abandon()
-    signal.signal(signal.SIGCHLD, old)
 
 
 def turn(loop: Loop, until: Callable[[], bool], turns: int = 1000) -> None:
@@ -101,6 +90,31 @@ def test_the_death_of_a_child_is_told(loop: Loop) -> None:
         os._exit(0)
     turn(loop, lambda: bool(told))
     os.waitpid(pid, 0)
+
+
+def test_what_was_polled_for_a_closed_descriptor_is_not_served_to_the_next_of_its_number(loop: Loop) -> None:
+    ends = [os.pipe() for _ in range(2)]
+    (first, _), (second, _) = ends
+    for _, write_end in ends:
+        os.write(write_end, b"x")
+    served: list[int] = []
+    stale: list[int] = []
+    empty, late = os.pipe()
+
+    def serve(mine: int, other: int) -> None:
+        served.append(mine)
+        for fd in (mine, other):
+            loop.forget(fd)
+        os.dup2(empty, other)
+        loop.on_readable(other, lambda: stale.append(other))
+
+    loop.on_readable(first, lambda: serve(first, second))
+    loop.on_readable(second, lambda: serve(second, first))
+    loop.step()
+    assert (len(served), stale) == (1, [])
+    os.write(late, b"x")
+    turn(loop, lambda: bool(stale))
+    assert stale != served
 
 
 # --- sources ------------------------------------------------------------------------------------------------------

@@ -47,6 +47,7 @@ class Loop:
         self._writers: dict[int, Callback] = {}
         self._timers: list[Timer] = []  # a few hundred at most, so no heap
         self._soon: list[Callback] = []
+        self._left: set[int] = set()  # descriptors that were not watched at some moment of this round
         self._running = False
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, _ignore_signal)
@@ -84,6 +85,7 @@ class Loop:
             return
         if not after:
             self._poll.unregister(fd)
+            self._left.add(fd)
         elif not before:
             self._poll.register(fd, after)
         else:
@@ -120,7 +122,9 @@ class Loop:
 
     def step(self) -> None:
         """One round: wait for something and serve it."""
-        for fd, events in self._poll.poll(self._serve_timers()):
+        polled = self._poll.poll(self._serve_timers())
+        self._left.clear()
+        for fd, events in polled:
             if events & ~select.EPOLLOUT:  # end and failure show as readable, or as writable where nobody reads
                 self._serve(fd, self._readers)
             if events & ~select.EPOLLIN:
@@ -130,6 +134,8 @@ class Loop:
             self._guarded(callback)
 
     def _serve(self, fd: int, table: dict[int, Callback]) -> None:
+        if fd in self._left:  # by now the number may be another file's, for which nothing was polled
+            return
         callback = table.get(fd)
         if callback is not None and not self._guarded(callback):
             self.forget(fd)
