@@ -253,6 +253,8 @@ class Command(Sink):
             self._supervisor.kill(self._tag, self._cleaned)
 
     def _cleaned(self, killed: int, left: int) -> None:
+        if left:  # no answer then: what cannot be killed is the host's to end
+            return
         self._leftovers = killed
         self._cleared = True
         self._supervisor.drop_tag(self._tag)

@@ -205,16 +205,14 @@ class Supervisor:
             self._reap_quickly()
             return
         for _ in range(MAX_REAPED):
-            try:
-                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            except ChildProcessError:
+            pid = _next_dead()
+            if not pid:
                 return
-            if found is None or not found.si_pid:
-                return
-            dead = None if found.si_pid in self.children else census.look(found.si_pid)
+            dead = None if pid in self.children else census.look(pid)
             spent = dead.cpu if dead is not None else 0.0
-            self._bury(*os.wait4(found.si_pid, 0), dead.tag if dead is not None else 0, spent)
-        self._begin_storm()
+            self._bury(*os.wait4(pid, 0), dead.tag if dead is not None else 0, spent)
+        if _next_dead():
+            self._begin_storm()
 
     def _begin_storm(self) -> None:
         self._storm = CALM_ROUNDS
@@ -306,6 +304,15 @@ class Supervisor:
             return
         for one in census.descendants(set(self.children), set(self.children)):
             send_signal(one.pid, signal.SIGKILL)
+
+
+def _next_dead() -> int:
+    """A dead child, which stays to be waited for; 0: there is none."""
+    try:
+        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return 0
+    return found.si_pid if found is not None else 0
 
 
 def _nothing() -> None:
