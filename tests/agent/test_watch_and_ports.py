@@ -40,6 +40,22 @@ async def test_what_happens_to_files_is_told_by_kind_and_path(inside: Host) -> N
     await stop(call)
 
 
+@pytest.mark.parametrize("recursive", [False, True])
+async def test_a_file_that_the_agent_writes_is_told_by_its_own_name_alone(inside: Host, recursive: bool) -> None:
+    await inside.out("rm -rf ~/w; mkdir ~/w; echo old > ~/w/old")
+    call = await watching(inside, "w", recursive)
+    for name, how in (("old", "replace"), ("new", "replace"), ("made", "create"), ("sub/new", "replace")):
+        await (await inside.write(f"w/{name}", b"content", how)).result()
+    given_up = await inside.open("file.write", path="w/given-up", how="replace", mode=0o644, parents=False)
+    await (await given_up.send(b"x")).cancel()
+    assert await given_up.refusal() == "cancelled"
+    await inside.out("touch ~/w/last")
+    await change(call, "created", "/w/last")
+    expected = {("modified", "old"), ("created", "new"), ("created", "made"), ("created", "sub"), ("created", "last")}
+    assert told(call) - {("modified", "last")} == expected | ({("created", "sub/new")} if recursive else set())
+    await stop(call)
+
+
 async def test_recursive_watching_takes_in_new_directories_and_moved_ones(inside: Host) -> None:
     await inside.out("rm -rf ~/w; mkdir -p ~/w/a/b")
     call = await watching(inside, "w", recursive=True)

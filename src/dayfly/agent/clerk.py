@@ -35,7 +35,8 @@ class Clerk:
         self._control: socket | None = None
         self._queue: list[tuple[bytes, Answer]] = []
         self._under_way: Answer | None = None
-        self._open_writes = 0
+        self._writes: dict[int, Callable[[Refused], None]] = {}  # unfinished, by number: whom to tell of their loss
+        self._last_write = 0
         self._used = 0  # requests so far
         self._resting = False  # a timer runs
 
@@ -117,7 +118,7 @@ class Clerk:
     def _rested(self, used: int) -> None:
         """Nothing asked meanwhile? At the end of its socket the worker leaves."""
         self._resting = False
-        if used != self._used or self._open_writes or self._under_way is not None:
+        if used != self._used or self._writes or self._under_way is not None:
             self._rest()
         else:
             self._forget_worker()
@@ -131,9 +132,12 @@ class Clerk:
     def _lost(self, why: str) -> None:
         self._forget_worker()
         answer, self._under_way = self._under_way, None
-        self._open_writes = 0
+        writes, self._writes = self._writes, {}
+        refused = problems.trouble(problems.OTHER, why)
         if answer is not None:
-            answer(None, problems.trouble(problems.OTHER, why), -1)
+            answer(None, refused, -1)
+        for lost in writes.values():
+            lost(refused)
         self._next()
 
     def _refuse_all(self, why: str) -> None:
@@ -141,9 +145,18 @@ class Clerk:
         for _, answer in queue:
             answer(None, problems.trouble(problems.OTHER, f"no file worker: {why}"), -1)
 
-    def writing(self, change: int) -> None:
-        """Unfinished writes live in the worker: it stays while there are any."""
-        self._open_writes += change
+    def new_write(self) -> int:
+        """A number for a write, used once: so none of a worker that died is taken for one of the next."""
+        self._last_write += 1
+        return self._last_write
+
+    def write_opened(self, number: int, lost: Callable[[Refused], None]) -> None:
+        """Unfinished writes live in the worker: it stays while there are any, and ``lost`` is called if it dies."""
+        self._writes[number] = lost
+
+    def write_ends(self, number: int) -> None:
+        """Its commit or abort is asked for next."""
+        self._writes.pop(number, None)
 
 
 def _descriptor(rights: list[tuple[int, int, bytes]]) -> int:

@@ -54,7 +54,7 @@ def write(agent: Agent, channel: Channel, params: Params) -> Task:
     if params["how"] not in HOW:
         raise BadRequest(f"how is one of {', '.join(HOW)}")
     task = Writing(agent, channel)
-    _clerk(agent).ask("write", params, task.opened)
+    _clerk(agent).ask("write", {**params, "write": _clerk(agent).new_write()}, task.opened)
     return task
 
 
@@ -152,11 +152,16 @@ class Writing(Task):
             return
         self._handle = handle
         self._number = value["write"]
-        self._clerk.writing(1)
+        self._clerk.write_opened(self._number, self._lost)
         if not self._channel.open:
             self.on_close()
             return
         self._channel.guarded(self._begin)()
+
+    def _lost(self, refused: Refused) -> None:
+        """The worker died, and with it what it knew of this write."""
+        self._number = 0
+        self._channel.fail(refused.code, str(refused))
 
     def _begin(self) -> None:
         if not _is_regular(self._handle):
@@ -193,7 +198,7 @@ class Writing(Task):
 
     def _commit(self) -> None:
         number, self._number = self._number, 0
-        self._clerk.writing(-1)
+        self._clerk.write_ends(number)
         self._clerk.ask("commit", {"write": number}, self._committed)
 
     def _committed(self, value: dict[str, Any] | None, refused: Refused | None, handle: int) -> None:
@@ -212,7 +217,7 @@ class Writing(Task):
         if handle >= 0:
             os.close(handle)
         if number:
-            self._clerk.writing(-1)
+            self._clerk.write_ends(number)
             self._clerk.ask("abort", {"write": number}, _ignore_answer)
 
 

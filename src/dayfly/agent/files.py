@@ -9,7 +9,7 @@ import os
 import stat
 
 from dayfly.agent import problems
-from dayfly.agent.paths import Finder, Place
+from dayfly.agent.paths import Finder, Place, scratch_name
 from dayfly.agent.problems import trouble
 from dayfly.wire.messages import dump_json
 
@@ -44,7 +44,6 @@ class Files:
     def __init__(self, finder: Finder) -> None:
         self._finder = finder
         self._writes: dict[int, Write] = {}
-        self._next_write = 1
         self._names = _Names()
 
     def stat(self, params: Params) -> Answer:
@@ -105,7 +104,7 @@ class Files:
             return {"size": found.st_size}, handle
 
     def write(self, params: Params) -> Answer:
-        """A descriptor to write to, and the number under which to ``commit`` or ``abort``."""
+        """A descriptor to write to. ``write`` is a new number, under which to ``commit`` or ``abort`` it."""
         if len(self._writes) >= MAX_WRITES:
             raise trouble(problems.OTHER, f"{MAX_WRITES} files are being written")
         place = self._finder.find(params["path"], make_parents=params["parents"])
@@ -114,13 +113,11 @@ class Files:
         except BaseException:
             os.close(place.directory)
             raise
-        number = self._next_write
-        self._next_write += 1
-        self._writes[number] = write
-        return {"write": number}, os.dup(write.handle)
+        self._writes[params["write"]] = write
+        return {"write": params["write"]}, os.dup(write.handle)
 
     def commit(self, params: Params) -> Answer:
-        write = self._writes.pop(params["write"])
+        write = self._end(params)
         try:
             write.commit()
         except BaseException:
@@ -131,10 +128,16 @@ class Files:
         return {}, -1
 
     def abort(self, params: Params) -> Answer:
-        write = self._writes.pop(params["write"])
+        write = self._end(params)
         write.abort()
         write.close()
         return {}, -1
+
+    def _end(self, params: Params) -> Write:
+        write = self._writes.pop(params["write"], None)
+        if write is None:
+            raise trouble(problems.OTHER, "the file worker that began this write is gone")
+        return write
 
     @property
     def idle(self) -> bool:
@@ -158,7 +161,7 @@ class Write:
                 os.close(self.handle)
                 raise trouble(problems.NOT_REGULAR)
             return
-        self._scratch = b".dayfly-" + os.urandom(8).hex().encode()
+        self._scratch = scratch_name(replaces=found is not None)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         self.handle = os.open(self._scratch, flags, 0o600, dir_fd=place.directory)
         os.fchmod(self.handle, mode)

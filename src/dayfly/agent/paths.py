@@ -26,6 +26,25 @@ MAX_TURNS = 64
 _STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+_SCRATCH = (b".dayfly-new-", b".dayfly-old-")
+"""What names of unfinished files begin with: such as will be new, and such as replace one. (All of them are of one length.)"""
+
+_SCRATCH_DIGITS = 16
+
+
+def scratch_name(replaces: bool) -> bytes:
+    """A name for a file until it is whole. ``replaces``: there is one of its final name."""
+    return _SCRATCH[replaces] + os.urandom(_SCRATCH_DIGITS // 2).hex().encode()
+
+
+def scratch_kind(name: bytes) -> bool | None:
+    """What ``scratch_name`` was told for this name; ``None`` if it is no such name."""
+    start, digits = name[: len(_SCRATCH[0])], name[len(_SCRATCH[0]) :]
+    if start not in _SCRATCH or len(digits) != _SCRATCH_DIGITS or digits.strip(b"0123456789abcdef"):
+        return None
+    return start == _SCRATCH[True]
+
+
 class Place:
     """One name in one directory. ``directory`` is a descriptor that this object owns; ``parts`` the real path to it.
 

@@ -1,6 +1,7 @@
 """Watching files, in the errand process: inotify, spoken to through ctypes, which only this process pays for.
 
-Paths in events are real and absolute. What the kernel's queue could not hold is told as ``overflow``.
+Paths in events are real and absolute. What the kernel's queue could not hold is told as ``overflow``. A file that the agent
+writes has another name until it is whole: that name is never told, and the end of the write as ``created`` or ``modified``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from _struct import Struct
 from dayfly.agent import problems
 from dayfly.agent.descent import Descent
 from dayfly.agent.errands import Errand, Report
-from dayfly.agent.paths import Finder, open_directory
+from dayfly.agent.paths import Finder, open_directory, scratch_kind
 from dayfly.agent.problems import trouble
 
 TYPE_CHECKING = False
@@ -101,6 +102,9 @@ class _Watching:
         self._parent = -1  # the root is opened by its name in here, each time anew
         self._name = b""
         self._paths: dict[int, bytes] = {}
+        self._written: tuple[int, bool] | None = (
+            None  # the last unfinished file that left its name: cookie, and its kind
+        )
         self._over = False
 
     # --- what is watched ------------------------------------------------------------------------------------------
@@ -146,9 +150,10 @@ class _Watching:
         with os.scandir(way.directory) as found:
             for entry in found:
                 name = os.fsencode(entry.name)
-                if told:
+                is_directory = entry.is_dir(follow_symlinks=False)
+                if told and (is_directory or scratch_kind(name) is None):
                     self._tell("created", _joined(path, name))
-                if entry.is_dir(follow_symlinks=False):
+                if is_directory:
                     way.memory.append(name)
 
     def _open(self, below: bytes) -> int:
@@ -185,10 +190,14 @@ class _Watching:
                 continue
             elif mask & (IN_IGNORED | IN_DELETE_SELF | IN_MOVE_SELF):
                 self._gone(watch, path, mask)
+            elif not mask & IN_ISDIR and scratch_kind(name) is not None:
+                self._unfinished(mask, cookie, name)
             elif mask & IN_MOVED_FROM:
                 moved[cookie] = _joined(path, name)
             else:
-                news = self._news(mask, _joined(path, name), moved.pop(cookie, None) if cookie else None)
+                there = _joined(path, name)
+                kind = self._finished(mask, cookie)
+                news = (kind, there) if kind else self._news(mask, there, moved.pop(cookie, None) if cookie else None)
                 if news != last:
                     self._tell(*news)
                     last = news if news[0] == "modified" else None
@@ -197,6 +206,19 @@ class _Watching:
         for path in moved.values():  # out of what is watched
             self._tell("removed", path)
             self._move(path, None)
+
+    def _unfinished(self, mask: int, cookie: int, name: bytes) -> None:
+        """Of all that happens to an unfinished file only its getting another name is news, which comes next."""
+        if mask & IN_MOVED_FROM:
+            self._written = (cookie, bool(scratch_kind(name)))
+
+    def _finished(self, mask: int, cookie: int) -> str | None:
+        """What to call this event if it is the end of a write."""
+        written = self._written
+        if not mask & IN_MOVED_TO or written is None or written[0] != cookie:
+            return None
+        self._written = None
+        return "modified" if written[1] else "created"
 
     def _news(self, mask: int, path: bytes, before: bytes | None) -> tuple[str, bytes]:
         if mask & IN_MOVED_TO and before is not None:
