@@ -48,14 +48,19 @@ def test_forged_lines_in_a_name_change_nothing(name: bytes, monkeypatch: pytest.
     assert (process.uid, process.tag, process.alive, process.parent) == (1000, 100007, True, 3)
 
 
-@given(st.binary(max_size=300))
-def test_noise_in_place_of_a_status_is_nobody_or_somebody(noise: bytes) -> None:
+noise = st.binary(max_size=20).filter(lambda part: b"\n" not in part and b":" not in part)
+
+
+@given(st.lists(st.sampled_from(STATUS.splitlines()) | noise, max_size=8))
+def test_a_status_is_somebodys_only_if_it_says_whose_and_in_what_state(lines: list[bytes]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(census, "read", lambda path: noise)
-        try:
-            census.look(7)
-        except ValueError:  # the kernel writes numbers there; what else could be read is no process
-            return
+        patch.setattr(census, "read", lambda path: b"\n".join([b"Name:\tx", *lines]))
+        process = census.look(7)
+    named = {line.partition(b":")[0] for line in lines}
+    assert (process is not None) == ({b"Uid", b"State"} <= named)
+    if process is not None:
+        assert (process.pid, process.uid, process.alive) == (7, 1000, True)
+        assert process.tag == (100007 if b"Groups" in named else 0)
 
 
 def test_a_process_that_is_gone_is_nobody() -> None:
