@@ -8,7 +8,6 @@ that goes wrong must not damage the machine that runs it. Left out are file syst
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import os
 import shutil
@@ -108,7 +107,7 @@ class FakeBoundary:
 
     async def _try(self) -> None:
         if not self._tried:
-            lack = await asyncio.to_thread(_lack)
+            lack = await own(in_spawner(_lack), lambda _: None)  # a cancelled one leaves no process either
             if lack is not None:
                 raise lack
             self._tried = True
