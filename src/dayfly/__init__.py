@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from dayfly.client.blocking import Commands, Contexts, Files, Port, Process, Sandbox, Watch
     from dayfly.client.commands import AsyncCommands, AsyncProcess, Output
     from dayfly.client.contexts import AsyncContexts
-    from dayfly.client.files import AsyncFiles, AsyncWatch, Change
+    from dayfly.client.files import AsyncFiles
     from dayfly.client.ports import AsyncPort
     from dayfly.client.sandbox import AsyncSandbox
+    from dayfly.client.watch import AsyncWatch, Change
     from dayfly.errors import (
         BoundaryUnusable,
         BusyError,
@@ -62,9 +63,10 @@ _HOMES = {
     "client.blocking": ("Commands", "Contexts", "Files", "Port", "Process", "Sandbox", "Watch"),
     "client.commands": ("AsyncCommands", "AsyncProcess", "Output"),
     "client.contexts": ("AsyncContexts",),
-    "client.files": ("AsyncFiles", "AsyncWatch", "Change"),
+    "client.files": ("AsyncFiles",),
     "client.ports": ("AsyncPort",),
     "client.sandbox": ("AsyncSandbox",),
+    "client.watch": ("AsyncWatch", "Change"),
     "errors": (
         "BoundaryUnusable", "BusyError", "CannotStart", "DayflyError", "Fault", "FileProblem", "HostError",
         "ImageNotFound", "InputError", "LimitUnenforceable", "LocalFileError", "NoSuchProcess", "OutOfSpace",

@@ -214,10 +214,10 @@ class SandboxFileError(DayflyError):
     fault = Fault.CALLER
     http_status = 400
 
-    def __init__(self, problem: FileProblem, path: str, detail: str = "") -> None:
+    def __init__(self, problem: FileProblem, path: str, detail: str = "", *, remedy: str | None = None) -> None:
         problem_text = problem.value.replace("_", " ")
         more = f" ({detail})" if detail and detail != problem_text else ""
-        super().__init__(f"{problem_text}: {path!r}{more}")
+        super().__init__(f"{problem_text}: {path!r}{more}", remedy=remedy)
         self.problem = problem
         self.path = path
         self.detail = detail

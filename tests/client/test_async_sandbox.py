@@ -98,9 +98,9 @@ async def test_a_sandbox_lives_as_long_as_a_part_of_it_is_used(landlord: Landlor
         gc.collect()
         await files.write("a", "x")
         assert landlord.rooms[0].end_reason is None
-    await landlord.close()
     with pytest.warns(ResourceWarning):
         del files
+    await landlord.close()
 
 
 async def test_output_reaches_the_callbacks_in_the_order_in_which_it_was_made(landlord: Landlord) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import os
+import pydoc
 import subprocess
 import sys
 import textwrap
@@ -13,6 +15,7 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,13 +35,46 @@ def test_every_public_method_has_its_blocking_twin_with_the_same_parameters(shel
     for name in {name for name in vars(theirs) if not name.startswith("_")} - left_out:
         assert hasattr(ours, name), f"{shell}.{name} is missing"
         if inspect.isfunction(getattr(theirs, name)):
-            assert inspect.signature(getattr(ours, name)) == inspect.signature(getattr(theirs, name))
+            mine, its = inspect.signature(getattr(ours, name)), inspect.signature(getattr(theirs, name))
+            assert mine.parameters == its.parameters
             assert getattr(ours, name).__doc__ == getattr(theirs, name).__doc__
+
+
+@pytest.mark.parametrize("name", [shell for shell, _ in PAIRS])
+def test_the_help_of_a_blocking_class_promises_nothing_asynchronous(name: str) -> None:
+    shell = getattr(dayfly, name)
+    assert "AsyncIterator" not in pydoc.render_doc(shell, renderer=pydoc.plaintext)
+    for method in {name for name in vars(shell) if inspect.isfunction(vars(shell)[name])} - {"__init__"}:
+        assert "Async" not in str(inspect.signature(getattr(shell, method)).return_annotation)
+        assert getattr(shell, method).__qualname__ == f"{name}.{method}"
+
+
+def test_a_call_that_does_not_fit_is_a_type_error_in_the_blocking_name(sandbox: Sandbox) -> None:
+    calls: list[Callable[[Any], object]] = [
+        lambda box: box.run_code("1", timout=1),
+        lambda box: box.run_code(),
+        lambda box: box.files.stream(),
+        lambda box: box.files.list(1, 2),
+        lambda box: box.commands.start(),
+    ]
+    for call, name in zip(
+        calls, ["Sandbox.run_code", "Sandbox.run_code", "Files.stream", "Files.list", "Commands.start"], strict=True
+    ):
+        with pytest.raises(TypeError, match=rf"^{name}\(\): "):
+            call(sandbox)
+
+
+def test_what_a_callback_raises_stays_what_it_is(sandbox: Sandbox) -> None:
+    def fail(text: str) -> None:
+        raise TypeError("the callback's own")
+
+    with pytest.raises(TypeError, match="the callback's own"):
+        sandbox.run_code("say a", on_stdout=fail)
 
 
 def test_no_blocking_method_is_written_by_hand() -> None:
     source = inspect.getsource(shells)
-    assert "_bridge.run" not in source.replace("self._bridge.run(self._inner.open)", "")
+    assert "_bridge.run" not in source.replace("self._bridge.run(inner.open)", "")
 
 
 def test_the_constructor_opens_and_the_block_ends(landlord: Landlord) -> None:
@@ -158,13 +194,22 @@ def test_ctrl_c_in_a_command_kills_it(
 
 def test_a_forgotten_sandbox_is_closed_with_a_warning(landlord: Landlord) -> None:
     sandbox = Sandbox(opener=landlord)
-    with pytest.warns(ResourceWarning, match="unclosed"):
+    with pytest.warns(ResourceWarning, match="unclosed <Sandbox "):
         del sandbox
 
     async def closed() -> None:
         await asyncio.wait_for(landlord.rooms[0].closed.wait(), 5)
 
     shared_bridge().run(closed)
+
+
+def test_one_that_has_ended_is_forgotten_without_a_warning(landlord: Landlord) -> None:
+    sandbox = Sandbox(opener=landlord)
+    assert not sandbox.run_code("die").ok
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        del sandbox
+        gc.collect()
 
 
 def in_child(work: Callable[[], None]) -> int:

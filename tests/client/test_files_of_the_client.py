@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from dayfly import AsyncSandbox, FileProblem, InputError, Sandbox, SandboxFileError
 from dayfly.client.content import PIECE
+from dayfly.client.files import MAX_LISTED
 from dayfly.client.names import last_name, path_text
 from tests.client.room import Landlord
 
@@ -146,7 +147,35 @@ def test_an_upload_streams_a_file_under_its_own_name(sandbox: Sandbox, tmp_path:
 
 def test_a_listing_goes_over_all_pages(landlord: Landlord, sandbox: Sandbox) -> None:
     landlord.rooms[0].files = {f"{number:05}": b"" for number in range(2500)}
-    assert [info.name for info in sandbox.files.list()] == [f"{number:05}" for number in range(2500)]
+    names = [f"{number:05}" for number in range(2500)]
+    assert [info.name for info in sandbox.files.list()] == names
+    assert [info.name for info in sandbox.files.iterate()] == names
+
+
+async def test_a_listing_is_a_list(landlord: Landlord, sandbox: Sandbox) -> None:
+    sandbox.files.write("f", b"")
+    assert len(sandbox.files.list()) == 1
+    async with AsyncSandbox(opener=landlord) as other:
+        await other.files.write("f", b"")
+        assert [info.name for info in await other.files.list(".")] == ["f"]
+        assert [info.name async for info in other.files.iterate(".")] == ["f"]
+
+
+def test_a_listing_that_is_too_long_names_the_way_to_have_it(landlord: Landlord, sandbox: Sandbox) -> None:
+    landlord.rooms[0].files = {f"{number:05}": b"" for number in range(MAX_LISTED)}
+    assert len(sandbox.files.list()) == MAX_LISTED
+    sandbox.files.write("more", b"")
+    with pytest.raises(SandboxFileError, match=r"files\.iterate") as caught:
+        sandbox.files.list()
+    assert caught.value.problem is FileProblem.TOO_LARGE
+    assert sum(1 for _ in sandbox.files.iterate()) == MAX_LISTED + 1
+
+
+def test_bytes_that_are_no_text_are_replaced_in_text_only(sandbox: Sandbox) -> None:
+    sandbox.files.write("f", b"caf\xe9 \xc3\xa9")
+    assert sandbox.files.read_text("f") == "caf\ufffd \u00e9"
+    assert sandbox.files.read_text("f", encoding="latin-1") == "caf\u00e9 \u00c3\u00a9"
+    assert sandbox.files.read("f") == b"caf\xe9 \xc3\xa9"
 
 
 @pytest.mark.parametrize("pages", [[(["a", "b"], True)], [(["b", "a"], False)], [([], True)], [(["a", "a"], False)]])

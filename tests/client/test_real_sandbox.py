@@ -16,12 +16,13 @@ import pytest
 
 from dayfly import (
     AsyncSandbox,
+    CannotStart,
     Change,
     EndReason,
     FileKind,
-    InputError,
     Outcome,
     Output,
+    PortRefused,
     Sandbox,
     SandboxEnded,
     UnknownLanguage,
@@ -71,8 +72,18 @@ def test_an_exception_is_in_the_execution_and_not_raised(room: Sandbox) -> None:
     assert "\x1b" not in execution.error.traceback
 
 
+def test_how_a_run_ended_is_told_in_words(room: Sandbox) -> None:
+    slow = room.run_code("import time; time.sleep(60)", timeout=0.5, context="words")
+    assert slow.explanation.startswith("stopped after 0.5")
+    assert slow.explanation.endswith("variables are kept")
+    dead = room.run_code("import os; os._exit(7)", context="words")
+    assert dead.explanation == "the interpreter ended with exit code 7; variables are lost"
+    assert room.run_code("1 / 0", context="words").explanation == "raised ZeroDivisionError: division by zero"
+    room.contexts.remove("words")
+
+
 def test_an_unknown_language_is_refused(room: Sandbox) -> None:
-    with pytest.raises(UnknownLanguage):
+    with pytest.raises(UnknownLanguage, match="this image has python, bash"):
         room.run_code("1", language="cobol")
     assert "bash" in room.languages
     assert room.run_code("echo $GREETING", language="bash").stdout == "hello\n"
@@ -104,7 +115,7 @@ def test_commands_tell_their_exit_code_or_signal(room: Sandbox) -> None:
     assert room.commands.run(["cat"], input="piped").text == "piped"
     assert room.commands.run("pwd; echo $X", cwd="/tmp", env={"X": "y"}).text == "/tmp\ny\n"
     assert room.commands.run("sleep 60", timeout=0.5).outcome is Outcome.TIMEOUT
-    with pytest.raises(InputError):
+    with pytest.raises(CannotStart):
         room.commands.run(["no-such-program"])
 
 
@@ -184,6 +195,12 @@ def test_a_watch_sees_what_code_does_to_files(room: Sandbox) -> None:
     with room.files.watch("watched") as changes:
         room.run_code("open('watched/new', 'w').close()")
         assert changes.next() == Change("created", "/home/user/watched/new")
+        room.files.write("watched/whole", b"1")
+        assert changes.next() == Change("created", "/home/user/watched/whole")
+        room.files.write("watched/whole", b"2")
+        assert changes.next() == Change("modified", "/home/user/watched/whole")
+        room.files.write("watched/own", b"2", exclusive=True)
+        assert changes.next() == Change("created", "/home/user/watched/own")
 
 
 def test_a_server_inside_is_reached_through_its_port(room: Sandbox) -> None:
@@ -203,7 +220,7 @@ def test_a_server_inside_is_reached_through_its_port(room: Sandbox) -> None:
         port.write(b"ping")
         assert port.read() == b"PING"
         assert port.read() == b""
-    with pytest.raises(InputError):
+    with pytest.raises(PortRefused):
         room.connect_port(8001)
 
 

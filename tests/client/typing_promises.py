@@ -42,7 +42,8 @@ def blocking(sandbox: Sandbox) -> None:
     assert_type(sandbox.files.read_text("a"), str)
     assert_type(sandbox.files.stream("a"), Iterator[bytes])
     assert_type(sandbox.files.write("a", b""), int)
-    assert_type(sandbox.files.list("a"), Iterator[FileInfo])
+    assert_type(sandbox.files.list("a"), list[FileInfo])
+    assert_type(sandbox.files.iterate("a"), Iterator[FileInfo])
     assert_type(sandbox.files.stat("a"), FileInfo)
     assert_type(sandbox.files.exists("a"), bool)
     assert_type(sandbox.files.watch("a"), Watch)
@@ -63,7 +64,8 @@ def blocking(sandbox: Sandbox) -> None:
 async def asynchronous(sandbox: AsyncSandbox) -> None:
     assert_type(await sandbox.run_code("1"), Execution)
     assert_type(sandbox.files, AsyncFiles)
-    assert_type([info async for info in sandbox.files.list()], list[FileInfo])
+    assert_type(await sandbox.files.list(), list[FileInfo])
+    assert_type([info async for info in sandbox.files.iterate()], list[FileInfo])
 
 
 def refused(sandbox: Sandbox, result: Result) -> None:

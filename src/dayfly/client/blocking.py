@@ -15,10 +15,11 @@ from dayfly.client.backend import Opener
 from dayfly.client.bridge import shared_bridge
 from dayfly.client.commands import AsyncCommands, AsyncProcess
 from dayfly.client.contexts import AsyncContexts
-from dayfly.client.files import AsyncFiles, AsyncWatch, Change
+from dayfly.client.files import AsyncFiles
 from dayfly.client.ports import AsyncPort
 from dayfly.client.sandbox import AsyncSandbox
 from dayfly.client.shell import Closing, Shell, blocking, iterating, reading, wrapping
+from dayfly.client.watch import AsyncWatch, Change
 from dayfly.policy import Policy
 from dayfly.spec import EndReason, LimitReport, Usage
 
@@ -75,7 +76,8 @@ class Files(Shell[AsyncFiles]):
     write = blocking(AsyncFiles.write)
     append = blocking(AsyncFiles.append)
     upload = blocking(AsyncFiles.upload)
-    list = iterating(AsyncFiles.list)
+    list = blocking(AsyncFiles.list)
+    iterate = iterating(AsyncFiles.iterate)
     stat = blocking(AsyncFiles.stat)
     exists = blocking(AsyncFiles.exists)
     mkdir = blocking(AsyncFiles.mkdir)
@@ -122,8 +124,10 @@ class Sandbox(Closing[AsyncSandbox]):
         env: Mapping[str, str] | None = None,
         opener: Opener | None = None,
     ) -> None:
-        super().__init__(AsyncSandbox(policy, image=image, env=env, opener=opener), shared_bridge())
-        self._bridge.run(self._inner.open)
+        inner = AsyncSandbox(policy, image=image, env=env, opener=opener)
+        inner._face = type(self).__name__
+        super().__init__(inner, shared_bridge())
+        self._bridge.run(inner.open)
 
     id: reading[AsyncSandbox, str] = reading(lambda sandbox: sandbox.id)
     policy: reading[AsyncSandbox, Policy] = reading(lambda sandbox: sandbox.policy)

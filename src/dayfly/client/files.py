@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+import builtins
+from collections.abc import AsyncIterator
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING
 
 from dayfly.client import trees
 from dayfly.client.arguments import LocalPath, decoded, local_path, whole_number
@@ -14,6 +14,7 @@ from dayfly.client.content import Content, pieces
 from dayfly.client.local import LocalFile, PartFile, local_error
 from dayfly.client.names import SandboxPath, last_name, path_text
 from dayfly.client.streams import capped, closing, pouring, reading
+from dayfly.client.watch import AsyncWatch
 from dayfly.client.worker import Worker
 from dayfly.errors import FileProblem, SandboxFileError
 from dayfly.limits import GIB, MIB
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from dayfly.client.sandbox import AsyncSandbox
 
-__all__ = ["MAX_READ", "AsyncFiles", "AsyncWatch", "Change", "LocalPath"]
+__all__ = ["MAX_LISTED", "MAX_READ", "AsyncFiles", "LocalPath"]
 
 MAX_READ = 256 * MIB
 """Bytes that ``read`` takes into memory unless told otherwise: code inside may make a file of any size."""
@@ -32,16 +33,12 @@ MAX_READ = 256 * MIB
 MIN_DOWNLOAD = 4 * GIB
 """Bytes that a download may have at least: files of the image count too, so the disk limit alone is no measure."""
 
+MAX_LISTED = 10_000
+"""Entries that ``list`` gives at once: more is no directory that somebody wants to look at."""
+
 PAGE = 1000
 MAX_ENTRIES = 1_000_000
 """Entries of one listing: a sandbox that never stops listing must not keep the caller for ever."""
-
-
-class Change(NamedTuple):
-    """``kind`` is created, modified, removed, renamed (``path`` is the new name) or overflow (some were lost)."""
-
-    kind: str
-    path: str
 
 
 class AsyncFiles:
@@ -121,8 +118,23 @@ class AsyncFiles:
             finally:
                 await worker.do(file.close)  # not while it is being read
 
-    async def list(self, path: SandboxPath = ".") -> AsyncIterator[FileInfo]:
-        """The entries of a directory, sorted by name, fetched a page at a time."""
+    async def list(self, path: SandboxPath = ".") -> builtins.list[FileInfo]:
+        """The entries of a directory, sorted by name. More than 10,000 are too many: ``iterate`` gives them."""
+        found: builtins.list[FileInfo] = []
+        async with closing(self.iterate(path)) as entries:
+            async for entry in entries:
+                if len(found) == MAX_LISTED:
+                    raise SandboxFileError(
+                        FileProblem.TOO_LARGE,
+                        path_text(path),
+                        f"more than {MAX_LISTED} entries",
+                        remedy="files.iterate(path) gives them all, a page at a time",
+                    )
+                found.append(entry)
+        return found
+
+    async def iterate(self, path: SandboxPath = ".") -> AsyncIterator[FileInfo]:
+        """The entries of a directory of any size, sorted by name, one after the other; fetched a page at a time."""
         name = path_text(path)
         after, count, more = None, 0, True
         while more:
@@ -203,41 +215,6 @@ class AsyncFiles:
     def _most(self, limit: int | None) -> int:
         limit = whole_number("limit", limit)
         return max(MIN_DOWNLOAD, self._sandbox.policy.limits.disk) if limit is None else limit
-
-
-class AsyncWatch:
-    """Changes as they happen: an async iterator of ``Change``, and a context manager that closes it."""
-
-    def __init__(self, sandbox: object, source: AsyncIterator[tuple[str, str]]) -> None:
-        self._sandbox = sandbox
-        self._source = source
-
-    async def ready(self) -> None:
-        """Wait until the sandbox watches. Called by ``files.watch``."""
-        await anext(self._source, None)
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Change:
-        return Change(*await anext(self._source))
-
-    async def next(self) -> Change | None:
-        """The next change, or ``None`` once the watch is closed."""
-        return await anext(self, None)
-
-    async def close(self) -> None:
-        """Stop watching. Idempotent."""
-        close: Callable[[], object] | None = getattr(self._source, "aclose", None)
-        if close is not None:
-            with suppress(RuntimeError):  # a next() is under way elsewhere; it ends with the sandbox
-                await close()  # type: ignore[misc]
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
 
 def _part_file(local: Path, name: str) -> PartFile:

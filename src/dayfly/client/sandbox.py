@@ -45,6 +45,7 @@ class AsyncSandbox:
         opener: Opener | None = None,
     ) -> None:
         self._backend: Backend | None = None
+        self._face = type(self).__name__  # what warnings call it: the blocking one has another name
         self._pid = os.getpid()
         self._policy = _policy(policy, image)
         self._env = environment(env)
@@ -84,15 +85,16 @@ class AsyncSandbox:
     def __del__(self) -> None:
         if self._backend is None or self._closing is not None or self._pid != os.getpid():
             return
-        warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
+        if self._backend.end_reason is None:  # one that has ended already holds only its lease
+            warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
         _close_later(self._loop, self._backend, self._lease)
 
     def __repr__(self) -> str:
         if self._backend is None:
-            return f"<{type(self).__name__} not open>"
+            return f"<{self._face} not open>"
         ended = self._backend.end_reason
         state = f"ended: {ended.value}" if ended else "closed" if self._closing else "open"
-        return f"<{type(self).__name__} {self._backend.id[:12]} {state}>"
+        return f"<{self._face} {self._backend.id[:12]} {state}>"
 
     def _open(self) -> Backend:
         if self._backend is None:
@@ -167,7 +169,7 @@ class AsyncSandbox:
         ``timeout`` is wall seconds (default: the policy's ``run_seconds``); ``output`` bytes that are kept (default and
         most: the policy's ``output``). The callbacks get output while it is produced: in order, on a thread of their own,
         and the code inside is slowed down to their pace. One that raises stops the run, and then its exception is raised
-        here. A coroutine function is awaited on the caller's loop instead.
+        here. With ``AsyncSandbox``, a coroutine function is awaited on the caller's loop instead.
 
         What the code does wrong, exceptions, exits, limits, is in the ``Execution``; it is not raised. Raises
         ``UnknownLanguage``, ``InputError``, or ``SandboxEnded`` if the sandbox was gone before. Cancelling interrupts

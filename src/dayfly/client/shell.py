@@ -10,6 +10,8 @@ four makers differ in what comes back: a value, an object that needs a shell of 
 from __future__ import annotations
 
 import functools
+import inspect
+import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import suppress
 from typing import Any, Concatenate, Generic, Never, ParamSpec, Self, TypeVar, overload
@@ -26,6 +28,8 @@ T = TypeVar("T")
 S = TypeVar("S", bound="Shell[Any]")
 
 _END: Any = object()
+
+_ASYNC = re.compile(r"\bAsync(?=[A-Z])")
 
 
 class Shell(Generic[A]):
@@ -59,11 +63,14 @@ class Closing(Shell[A]):
 def blocking(function: Callable[Concatenate[A, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Shell[A], P], T]:
     """A method that waits for the coroutine and returns its value."""
 
-    @functools.wraps(function)
     def call(shell: Shell[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return shell._bridge.run(lambda: function(shell._inner, *args, **kwargs))
+        try:
+            return shell._bridge.run(lambda: function(shell._inner, *args, **kwargs))
+        except TypeError:
+            _require_fit(call, shell, *args, **kwargs)
+            raise
 
-    return call
+    return _dressed(call, function)
 
 
 def wrapping(
@@ -71,11 +78,12 @@ def wrapping(
 ) -> Callable[Concatenate[Shell[A], P], S]:
     """A method that waits for the coroutine and returns its value in a shell of its own."""
 
-    @functools.wraps(function)
-    def call(shell: Shell[A], /, *args: P.args, **kwargs: P.kwargs) -> S:
-        return shell_type(shell._bridge.run(lambda: function(shell._inner, *args, **kwargs)), shell._bridge)
+    wait = blocking(function)
 
-    return call
+    def call(shell: Shell[A], /, *args: P.args, **kwargs: P.kwargs) -> S:
+        return shell_type(wait(shell, *args, **kwargs), shell._bridge)
+
+    return _dressed(call, function)
 
 
 def iterating(
@@ -83,11 +91,30 @@ def iterating(
 ) -> Callable[Concatenate[Shell[A], P], Iterator[T]]:
     """A method that returns an iterator. Leaving it early (``break``) closes the async one."""
 
-    @functools.wraps(function)
     def call(shell: Shell[A], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        _require_fit(call, shell, *args, **kwargs)
         return _iterate(function(shell._inner, *args, **kwargs), shell._bridge)
 
+    return _dressed(call, function)
+
+
+def _dressed(call: Callable[P, T], function: Callable[..., object]) -> Callable[P, T]:
+    """``call`` with the name, parameters and documentation of the async method, and with what it gives itself."""
+    functools.update_wrapper(call, function)
+    signature = inspect.signature(function)
+    returns = _ASYNC.sub("", str(signature.return_annotation))  # a text: annotations are not evaluated in these files
+    call.__qualname__ = _ASYNC.sub("", function.__qualname__)
+    call.__annotations__ = {**function.__annotations__, "return": returns}
+    call.__signature__ = signature.replace(return_annotation=returns)  # type: ignore[attr-defined]
     return call
+
+
+def _require_fit(call: Callable[..., object], shell: object, *args: object, **kwargs: object) -> None:
+    """Raises ``TypeError`` in the name of the blocking method if the arguments do not fit its parameters."""
+    try:
+        inspect.signature(call).bind(shell, *args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{call.__qualname__}(): {error}") from None
 
 
 def _iterate(source: AsyncIterator[T], bridge: Bridge) -> Iterator[T]:

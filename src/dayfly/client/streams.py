@@ -37,7 +37,9 @@ async def capped(source: AsyncIterator[bytes], path: str, limit: int | None) -> 
         async for chunk in source:
             size += len(chunk)
             if limit is not None and size > limit:
-                raise SandboxFileError(FileProblem.TOO_LARGE, path, f"more than {limit} bytes; limit= allows more")
+                raise SandboxFileError(
+                    FileProblem.TOO_LARGE, path, f"more than {limit} bytes", remedy="limit= allows more"
+                )
             yield chunk
 
 
