@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import overload
 
 from dayfly.errors import InputError
 
-__all__ = ["LocalPath", "bytes_of", "decoded", "environment", "local_path", "whole_number"]
+__all__ = ["LocalPath", "bytes_of", "decoded", "environment", "local_path", "number_or_none", "whole_number"]
 
 LocalPath = str | os.PathLike[str]
 """A file or directory of the caller's machine."""
@@ -17,18 +16,17 @@ LocalPath = str | os.PathLike[str]
 _MOST = 2**63 - 1
 
 
-@overload
-def whole_number(name: str, value: int, *, least: int = 0, most: int = _MOST) -> int: ...
-@overload
-def whole_number(name: str, value: int | None, *, least: int = 0, most: int = _MOST) -> int | None: ...
-def whole_number(name: str, value: int | None, *, least: int = 0, most: int = _MOST) -> int | None:
-    """``value``, if it is one within the bounds, or ``None``. Raises ``InputError``."""
-    if value is None:
-        return None
+def whole_number(name: str, value: int, *, least: int = 0, most: int = _MOST) -> int:
+    """``value``, if it is one within the bounds. Raises ``InputError``."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         bound = f"from {least} to {most}" if most < _MOST else f"of at least {least}"
         raise InputError(f"{name} must be a whole number {bound}, not {_shown(value)}")
     return int(value)
+
+
+def number_or_none(name: str, value: int | None) -> int | None:
+    """``None``, or what ``whole_number`` takes. Raises ``InputError``."""
+    return None if value is None else whole_number(name, value)
 
 
 def local_path(value: LocalPath) -> Path:

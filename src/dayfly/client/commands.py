@@ -31,6 +31,9 @@ MAX_UNREAD = 8 * MIB
 _MOST_CELLS = 65535  # what a terminal's size can hold, each way
 
 
+_MOST_PID = 2**31 - 1  # Linux's pid_t
+
+
 class Output(NamedTuple):
     stream: Literal["stdout", "stderr"]
     data: bytes
@@ -114,6 +117,7 @@ class AsyncCommands:
 
         Raises ``NoSuchProcess``.
         """
+        pid = whole_number("pid", pid, least=1, most=_MOST_PID)
         follower = _Follower()
         handle = await self._backend.connect_process(pid, output=output, sink=follower)
         return AsyncProcess(self._sandbox, handle, follower)
@@ -127,7 +131,7 @@ class AsyncCommands:
 
         Raises ``NoSuchProcess``, or ``InputError`` for what is no signal.
         """
-        await self._backend.signal_process(pid, signal_number(signal))
+        await self._backend.signal_process(whole_number("pid", pid, least=1, most=_MOST_PID), signal_number(signal))
 
 
 class AsyncProcess:
@@ -331,8 +335,6 @@ def _terminal(size: tuple[int, int]) -> tuple[int, int]:
     if not isinstance(size, Sequence) or isinstance(size, (str, bytes)) or len(size) != 2:
         raise InputError(f"a terminal's size is (rows, columns), not {size!r:.60}")
     rows, columns = size
-    if rows is None or columns is None:
-        raise InputError(f"a terminal's size is (rows, columns), not {size!r:.60}")
     return whole_number("rows", rows, least=1, most=_MOST_CELLS), whole_number(
         "columns", columns, least=1, most=_MOST_CELLS
     )

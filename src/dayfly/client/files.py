@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dayfly.client import trees
-from dayfly.client.arguments import LocalPath, decoded, local_path, whole_number
+from dayfly.client.arguments import LocalPath, decoded, local_path, number_or_none, whole_number
 from dayfly.client.backend import Backend, WriteMode
 from dayfly.client.content import Content, pieces
 from dayfly.client.local import LocalFile, PartFile, local_error
@@ -66,8 +66,8 @@ class AsyncFiles:
     ) -> AsyncIterator[bytes]:
         """The content in pieces, ``length`` bytes from ``offset``. More than ``limit`` bytes in all is an error."""
         name = path_text(path)
-        offset, length = whole_number("offset", offset), whole_number("length", length)
-        limit = whole_number("limit", limit)
+        offset, length = whole_number("offset", offset), number_or_none("length", length)
+        limit = number_or_none("limit", limit)
         source = self._backend.read_file(name, offset=offset, length=length)
         async with closing(capped(source, name, limit)) as chunks:
             async for chunk in chunks:
@@ -213,7 +213,7 @@ class AsyncFiles:
             return await self._backend.unpack_tree(name, reading(worker, tree.read))
 
     def _most(self, limit: int | None) -> int:
-        limit = whole_number("limit", limit)
+        limit = number_or_none("limit", limit)
         return max(MIN_DOWNLOAD, self._sandbox.policy.limits.disk) if limit is None else limit
 
 
