@@ -1,7 +1,7 @@
 """A room in memory: a ``Backend`` with behaviour of its own, for what real sandboxes do only rarely or never honestly.
 
 ``execute`` understands a tiny language, one statement a line: ``say TEXT``, ``warn TEXT``, ``show TEXT``, ``keep NAME TEXT``
-and ``recall NAME`` (state), ``forever`` (until interrupted), ``flood N`` (N pieces of output), ``die`` (the sandbox ends).
+and ``recall NAME`` (state), ``paint`` (a picture), ``forever`` (until interrupted), ``flood N`` (N pieces of output), ``die`` (the sandbox ends).
 """
 
 from __future__ import annotations
@@ -218,6 +218,9 @@ class _Run:
         self.results.append(result)
         if self.sink:
             await self.sink.result(result)
+
+    async def paint(self, _: str) -> None:
+        self.results.append(Result({"image/png": b"png", "text/plain": "<Figure>"}))
 
     async def keep(self, text: str) -> None:
         name, _, value = text.partition(" ")
