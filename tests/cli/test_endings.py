@@ -25,6 +25,10 @@ from dayfly.cli.endings import Ending, complain, ending_of, guarded
 EXECUTIONS = [
     (Execution(Outcome.OK), Ending.OK),
     (Execution(Outcome.OK, limit="output", dropped=9), Ending.OK),
+    (Execution(Outcome.OK, exit_code=0, state_survived=False), Ending.OK),
+    (Execution(Outcome.OK, exit_code=3), Ending.CODE_FAILED),
+    (Execution(Outcome.OK, exit_code=0, limit="memory"), Ending.LIMIT),
+    (Execution(Outcome.OK, exit_code=137, limit="memory"), Ending.LIMIT),
     (Execution(Outcome.ERROR), Ending.CODE_FAILED),
     (Execution(Outcome.ERROR, limit="output"), Ending.CODE_FAILED),
     (Execution(Outcome.ERROR, limit="memory"), Ending.LIMIT),

@@ -7,17 +7,18 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import IntEnum
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, TextIO
 
 import typer
 
+from dayfly.cli.called import typeable
 from dayfly.cli.printable import printable
 from dayfly.errors import DayflyError, Fault, SandboxEnded, SandboxFileError
 from dayfly.spec import EndReason, Execution, Outcome
 
-__all__ = ["Ending", "complain", "ending_of", "guarded", "note"]
+__all__ = ["Ending", "OutputLost", "complain", "ending_of", "explain", "guarded", "note", "say", "writing"]
 
 P = ParamSpec("P")
 
@@ -31,7 +32,11 @@ class Ending(IntEnum):
     LIMIT = 3  # a limit of the policy stopped the run or the sandbox
     FAILED = 4  # dayfly or this machine
     INTERRUPTED = 130
-    READER_GONE = 141  # whoever read the output
+    READER_GONE = 141  # whoever read the output; or it cannot be written
+
+
+class OutputLost(Exception):
+    """Our own stdout or stderr takes no more."""
 
 
 _LIMIT_REASONS = {
@@ -48,14 +53,14 @@ _CODE_REASONS = {EndReason.CRASHED, EndReason.UNRESPONSIVE, EndReason.PROTOCOL_V
 
 def ending_of(execution: Execution) -> Ending:
     """The exit code that an execution deserves. Output that was cut off is not a failure."""
-    if execution.outcome is Outcome.OK:
-        return Ending.OK
     if execution.outcome is Outcome.INTERRUPTED:
         return Ending.INTERRUPTED
     if execution.outcome in (Outcome.TIMEOUT, Outcome.CPU_LIMIT, Outcome.OUTPUT_LIMIT):
         return Ending.LIMIT
     if execution.limit not in (None, "output"):
-        return Ending.LIMIT
+        return Ending.LIMIT  # with the outcome ok, too: a child was stopped by it
+    if execution.outcome is Outcome.OK:
+        return Ending.CODE_FAILED if execution.exit_code else Ending.OK
     if execution.outcome is Outcome.SANDBOX_ENDED:
         return _ending_of_reason(execution.end_reason)
     return Ending.CODE_FAILED
@@ -69,18 +74,39 @@ def _ending_of_reason(reason: EndReason | None) -> Ending:
 
 def note(text: str) -> None:
     """Something for the person, beside the output."""
-    typer.echo(typer.style(printable(text), dim=True), err=True)
+    with writing():
+        typer.echo(typer.style(printable(typeable(text)), dim=True), err=True)
+
+
+def say(text: str) -> None:
+    """A line of the command's own output. Raises ``OutputLost``."""
+    with writing():
+        typer.echo(text)
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """Around whatever writes to our own streams. Raises ``OutputLost``, or ``BrokenPipeError`` if the reader left."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputLost(error.strerror or str(error)) from error
 
 
 def complain(text: str, remedy: str | None = None) -> None:
     """What went wrong, in one line, and what to do about it."""
-    typer.echo(f"{typer.style('dayfly:', fg='red')} {_one_line(text)}", err=True)
-    if remedy:
-        typer.echo(f"  {_one_line(remedy)}", err=True)
+    try:
+        typer.echo(f"{typer.style('dayfly:', fg='red')} {_one_line(text)}", err=True)
+        if remedy:
+            typer.echo(f"  {_one_line(remedy)}", err=True)
+    except OSError:  # nobody is left to be told; the exit code still tells
+        _silence(sys.stderr)
 
 
 def _one_line(text: str) -> str:
-    return printable(" ".join(text.split()))
+    return printable(typeable(" ".join(text.split())))
 
 
 def guarded(command: Callable[P, int | None]) -> Callable[P, None]:
@@ -91,23 +117,31 @@ def guarded(command: Callable[P, int | None]) -> Callable[P, None]:
         with _signals_as_exits():
             try:
                 code = command(*args, **kwargs)
+                with writing():
+                    sys.stdout.flush()
             except (Exception, KeyboardInterrupt) as error:
                 if isinstance(error, (typer.Exit, typer.Abort)):
                     raise
                 if os.environ.get("DAYFLY_DEBUG"):
                     _show_traceback(error)
-                code = _explain(error)
+                code = explain(error)
         raise typer.Exit(int(code or 0))
 
     return call
 
 
-def _explain(error: BaseException) -> Ending:
+def explain(error: BaseException) -> Ending:
+    """Tell what went wrong, and return the exit code for it."""
     if isinstance(error, KeyboardInterrupt):
         complain("interrupted")
         return Ending.INTERRUPTED
     if isinstance(error, BrokenPipeError):
-        _silence_stdout()
+        _silence(sys.stdout)
+        _silence(sys.stderr)  # the same reader may have had both
+        return Ending.READER_GONE
+    if isinstance(error, OutputLost):
+        _silence(sys.stdout)
+        complain(f"cannot write the output: {error}", "send it elsewhere")
         return Ending.READER_GONE
     if isinstance(error, DayflyError):
         complain(error.message, error.remedy)
@@ -133,9 +167,10 @@ def _show_traceback(error: BaseException) -> None:
     typer.echo(printable("".join(traceback.format_exception(error))), err=True)
 
 
-def _silence_stdout() -> None:
-    """The interpreter flushes stdout at exit, and would complain."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _silence(stream: TextIO) -> None:
+    """The interpreter flushes its streams at exit, and would complain."""
+    with suppress(OSError, ValueError):  # not a file of the system: then there is nothing to flush
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @contextmanager

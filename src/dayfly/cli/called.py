@@ -1,0 +1,31 @@
+"""The name by which this command line was called: what it advises to type must work where it is read."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+__all__ = ["command", "typeable"]
+
+_ADVICE = re.compile(r"(?<![\w./-])(?<!-m )dayfly (?=(?:run|shell|setup|doctor|images|--)(?![\w/]))")
+
+
+def command() -> str:
+    """``dayfly`` where a shell finds it, else the path that was typed (``python -m dayfly`` has no path)."""
+    called = Path(sys.argv[0] if sys.argv else "")
+    as_module = called.name == "__main__.py" and called.parent.name == "dayfly"
+    if called.name != "dayfly" and not as_module:
+        return "dayfly"  # a program of its own that uses this
+    script = Path(sys.executable).parent / "dayfly" if as_module else called
+    found = shutil.which("dayfly")
+    if found is not None and script.exists() and Path(found).samefile(script):
+        return "dayfly"
+    return f"{shlex.quote(sys.orig_argv[0])} -m dayfly" if as_module else shlex.quote(sys.argv[0])
+
+
+def typeable(text: str) -> str:
+    """``text`` with every ``dayfly COMMAND`` in it as it can be typed here."""
+    return _ADVICE.sub(lambda _: f"{command()} ", text)
