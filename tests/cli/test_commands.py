@@ -43,12 +43,21 @@ def test_what_the_code_prints_cannot_command_the_terminal(dayfly: Dayfly) -> Non
         (("--language", "cobol", "-c", "1"), 2, "dayfly: "),
         (("--image", "no-such-image", "-c", "1"), 2, "dayfly: no image is called 'no-such-image'"),
         (("--policy", "missing.toml", "-c", "1"), 2, "dayfly: cannot read the policy missing.toml"),
-        (("--memory", "lots", "-c", "1"), 2, "dayfly: limits.memory"),
+        (("--memory", "lots", "-c", "1"), 2, "dayfly: --memory"),
         (("missing.py",), 2, "dayfly: cannot read missing.py: No such file or directory"),
         (("--in", "missing", "-c", "1"), 2, "dayfly: --in missing"),
         (("--env", "A", "-c", "1"), 2, "dayfly: not KEY=VALUE"),
         ((), 2, "dayfly: name one file"),
-        (("--no-such-option",), 2, "No such option"),
+        (("--no-such-option",), 2, "dayfly: no such option: --no-such-option\n"),
+        (("--language", "pyton", "-c", "1"), 2, "did you mean python? there is python, bash\n"),
+        (("--language", "bash", "-c", "echo; (exit 3)"), 1, "exit code 3\n"),
+        (("--language", "bash", "-c", "set -e; false; echo never"), 1, "exit code 1\n"),
+        (("--memory", "1MiB", "-c", "1"), 2, "dayfly: --memory must be at least 96 MiB"),
+        (("--timeout", "soon", "-c", "1"), 2, "dayfly: invalid value for '--timeout': "),
+        ((".",), 2, "dayfly: . is a directory\n  name the file with the code; --in . takes data\n"),
+        (("--out", "/dev/null", "-c", "1"), 2, "dayfly: --out /dev/null: is not a directory\n"),
+        (("--out", "/dev/null/sub", "-c", "1"), 2, "dayfly: --out /dev/null/sub: Not a directory\n"),
+        (("--out", "/proc", "-c", "1"), 2, "dayfly: --out /proc: "),
     ],
 )
 def test_each_kind_of_failure_has_its_exit_code_and_its_line(
@@ -130,14 +139,111 @@ def test_explain_prints_the_specification_and_runs_nothing(dayfly: Dayfly) -> No
     assert "process" in json.dumps(value)
 
 
-def test_limits_that_are_only_watched_are_told_once(dayfly: Dayfly) -> None:
-    done = dayfly("run", *IMAGE, "-c", "1")
+@pytest.mark.parametrize("script", ["exit 0", "set -e; true", "false; true"])
+def test_a_bash_script_that_ends_well_says_nothing(dayfly: Dayfly, script: str) -> None:
+    done = dayfly("run", *IMAGE, "--language", "sh", "-c", script)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_an_end_is_told_once(dayfly: Dayfly) -> None:
+    done = dayfly("run", *IMAGE, "-c", "import os; os._exit(3)")
+    assert done.stderr == "the interpreter ended; exit code 3\n"
+    assert (
+        dayfly("run", *IMAGE, "-c", "import os; os.kill(os.getpid(), 9)").stderr == "the interpreter ended; signal 9\n"
+    )
+    done = dayfly("run", *IMAGE, "--language", "bash", "-c", "if true; then")
+    assert done.returncode == 1
+    assert done.stderr.count("syntax error") == 1
+
+
+HOARD = """python3 -c 'x = b"1" * 500_000_000'; true"""
+
+
+def test_a_limit_that_a_child_met_is_told_although_the_code_went_on(dayfly: Dayfly) -> None:
+    done = dayfly("run", *IMAGE, "--memory", "128MiB", "--language", "bash", "-c", HOARD)
+    assert done.returncode == 3, done.stderr
+    assert "\nlimit: memory\n" in done.stderr
+
+
+def test_more_than_the_disk_limit_is_not_begun(dayfly: Dayfly, tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    for name in ("a", "b"):
+        with (tmp_path / "tree" / name).open("wb") as file:
+            file.truncate(10 * 2**20)
+    (tmp_path / "policy.toml").write_text('[limits]\ndisk = "16MiB"\n')
+    done = dayfly("run", *IMAGE, "--policy", "policy.toml", "--in", "tree", "-c", "1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "more than the disk limit of 16 MiB\n  raise limits.disk" in done.stderr
+
+
+def test_a_displayed_table_is_shown_and_a_picture_has_a_hint(dayfly: Dayfly) -> None:
+    code = "import pandas as pd; display(pd.DataFrame({'a': [7]})); [display({'image/png': b'x'}, raw=True) for _ in '12']; 1"
+    done = dayfly("run", "-c", code)
+    assert done.stdout == "   a\n0  7\n1\n"
+    assert done.stderr.count("--out DIR saves it") == 1
+    assert "--out" not in dayfly("run", "--out", "out", "-c", code).stderr
+
+
+def test_an_output_that_cannot_be_written_is_one_line(environment: dict[str, str], data: Path) -> None:
+    for arguments in (("run", *IMAGE, "-c", "print(1)"), ("run", *IMAGE, "--json", "-c", "1"), ("--help",)):
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "dayfly", *arguments], stdout=full, stderr=subprocess.PIPE, text=True,
+                env=environment, timeout=60, check=False,
+            )  # fmt: skip
+        assert done.returncode == 141
+        assert done.stderr == "dayfly: cannot write the output: No space left on device\n  send it elsewhere\n"
+    assert leftovers(data) == []
+
+
+def test_streams_may_be_closed(environment: dict[str, str], data: Path) -> None:
+    line = f"{sys.executable} -m dayfly run --image python -c 'print(1); 1/0' >&- 2>&- <&-"
+    done = subprocess.run(line, shell=True, env=environment, timeout=60, check=False)
+    assert done.returncode == 1
+    assert leftovers(data) == []
+
+
+def test_a_data_directory_that_is_empty_or_none_has_its_remedy(dayfly: Dayfly, tmp_path: Path) -> None:
+    done = dayfly("run", "-c", "1", DAYFLY_DATA=str(tmp_path / "empty"))
+    assert done.returncode == 2
+    assert "nothing is set up in" in done.stderr
+    assert done.stderr.endswith("dayfly setup\n")
+    (tmp_path / "file").touch()
+    for arguments in (("run", "-c", "1"), ("images", "list"), ("setup",)):
+        done = dayfly(*arguments, DAYFLY_DATA=str(tmp_path / "file"))
+        assert (done.returncode, done.stdout) == (4, "")
+        assert done.stderr.startswith(f"dayfly: DAYFLY_DATA {tmp_path / 'file'}: is not a directory\n  set DAYFLY_DATA")
+
+
+def test_a_source_of_runsc_that_is_none_is_named(dayfly: Dayfly) -> None:
+    done = dayfly("setup", "--from", "relase")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "dayfly: --from relase: is neither a source nor a file\n"
+        "  did you mean release? --from takes distribution, release, go, or the PATH of a runsc\n"
+    )
+
+
+def test_tables_on_a_pipe_are_whole_lines(dayfly: Dayfly, tmp_path: Path) -> None:
+    missing = tmp_path / ("x" * 150)
+    found = dayfly("doctor", DAYFLY_RUNSC=str(missing), COLUMNS="40").stdout
+    assert re.search(rf"^no +runsc .*{re.escape(str(missing))}'$", found, re.MULTILINE), found
+    assert len(dayfly("images", "list", COLUMNS="20").stdout.splitlines()) == len(
+        json.loads(dayfly("images", "list", "--json").stdout)
+    )
+
+
+def test_limits_that_are_only_watched_are_told_on_demand_and_when_one_struck(dayfly: Dayfly) -> None:
+    assert dayfly("run", *IMAGE, "-c", "1").stderr == ""
+    done = dayfly("run", *IMAGE, "-v", "-c", "1")
+    struck = dayfly("run", *IMAGE, "--timeout", "0.5", "-c", "while True: pass")
     watched = [
         limit
         for limit in json.loads(dayfly("run", *IMAGE, "--json", "-c", "1").stdout)["limits"]
         if limit["enforcement"] == "watched"
     ]
-    assert done.stderr.count("watched") == (1 if watched else 0)
+    for told in (done, struck):
+        assert told.stderr.count("watched") == (1 if watched else 0)
 
 
 def start(environment: dict[str, str], *arguments: str, **popen: object) -> subprocess.Popen[bytes]:

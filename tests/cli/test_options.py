@@ -8,9 +8,10 @@ import pytest
 
 from dayfly import InputError, PolicyError
 from dayfly.cli.images import default_name
+from dayfly.cli.inputs import checked_inputs
 from dayfly.cli.options import environment_of, policy_of
-from dayfly.cli.run import _inputs, _source
-from dayfly.cli.shell import is_complete, statements
+from dayfly.cli.run import _source
+from dayfly.cli.statement import is_complete, statements
 from dayfly.limits import MIB
 
 
@@ -58,6 +59,17 @@ def test_a_wrong_limit_is_refused(memory: str | None, cpus: float | None) -> Non
         policy_of(None, image=None, timeout=None, memory=memory, cpus=cpus)
 
 
+def test_a_wrong_limit_is_named_as_it_was_written(tmp_path: Path) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text("[limits]\ncpus = 0\n")
+    with pytest.raises(PolicyError, match=f"^{file}: limits.cpus "):
+        policy_of(file, image=None, timeout=5, memory="1GiB", cpus=None)
+    file.write_text("")
+    with pytest.raises(PolicyError, match=r"^--cpus .*--memory .*--timeout ") as caught:
+        policy_of(file, image=None, timeout=-1, memory="1MiB", cpus=0)
+    assert "limits." not in caught.value.message
+
+
 def test_environment_items_need_a_name_and_a_value() -> None:
     assert environment_of(["A=b", "C=d=e", "F="]) == {"A": "b", "C": "d=e", "F": ""}
     for item in ("A", "=b"):
@@ -91,10 +103,10 @@ def test_inputs_need_names_of_their_own(tmp_path: Path, monkeypatch: pytest.Monk
     for place in (tmp_path / "a", tmp_path / "sub" / "a"):
         place.touch()
     monkeypatch.chdir(tmp_path / "sub")
-    assert _inputs([Path("."), Path("a")]) == [tmp_path / "sub", tmp_path / "sub" / "a"]
+    assert checked_inputs([Path("."), Path("a")], 0) == [tmp_path / "sub", tmp_path / "sub" / "a"]
     for paths in ([tmp_path / "missing"], [tmp_path / "a", tmp_path / "sub" / "a"], [Path("/")]):
         with pytest.raises(InputError, match="--in"):
-            _inputs(paths)
+            checked_inputs(paths, 0)
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from dayfly import Execution, FileInfo, FileKind, Outcome, Result, Sandbox
+from dayfly import Execution, FileInfo, FileKind, HostError, InputError, Outcome, Result, Sandbox
 from dayfly.cli import saving
-from dayfly.cli.saving import Saved, Saver
+from dayfly.cli.saving import Saved, Saver, checked_directory
+from dayfly.client.trees import Folder
 from tests.client.room import Landlord, Room
 
 DONE = Execution(Outcome.OK)
@@ -166,6 +168,43 @@ def test_rich_results_become_numbered_files_that_a_browser_will_not_run(
     assert (out / "chart-2.png").read_bytes() == b"\x89PNG"
     assert "default-src 'none'" in (out / "table-1.html").read_text().split("<script>")[0]
     assert json.loads((out / "data-1.json").read_text()) == {"a": [1]}
+
+
+def test_a_directory_in_the_place_of_a_result_is_told_and_the_rest_is_saved(
+    sandbox: Sandbox, room: Room, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (out / "chart-1.png").mkdir()
+    listed(room)
+    results = (Result({"image/png": b"x"}), Result({"text/latex": "y"}))
+    assert Saver(sandbox, out).collect(Execution(Outcome.OK, results=results)) == [Saved("formula-1.tex", 1)]
+    assert "not saved: 'chart-1.png'" in capsys.readouterr().err
+    assert sorted(path.name for path in out.iterdir()) == ["chart-1.png", "formula-1.tex"]
+
+
+def test_a_disk_that_fails_names_the_directory(
+    sandbox: Sandbox, room: Room, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed(room)
+    saver = Saver(sandbox, out)
+
+    def fail(*_: object) -> tuple[int, int]:
+        raise OSError(errno.ENOSPC, "No space left on device", b".dayfly-0123")
+
+    monkeypatch.setattr(Folder, "create", fail)
+    with pytest.raises(HostError) as caught:
+        saver.collect(Execution(Outcome.OK, results=(Result({"image/png": b"x"}),)))
+    assert caught.value.message == f"cannot save into {out}: No space left on device"
+    assert caught.value.remedy
+
+
+def test_a_directory_is_tried_before_it_is_needed(tmp_path: Path) -> None:
+    assert checked_directory(None) is None
+    assert checked_directory(tmp_path / "new" / "deep") == tmp_path / "new" / "deep"
+    assert list((tmp_path / "new" / "deep").iterdir()) == []
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file", tmp_path / "file" / "sub", Path("/proc/self")):
+        with pytest.raises(InputError, match=f"--out {place}: "):
+            checked_directory(place)
 
 
 def test_results_are_saved_even_if_the_sandbox_is_gone(sandbox: Sandbox, room: Room, out: Path) -> None:

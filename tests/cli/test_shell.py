@@ -70,7 +70,11 @@ class Terminal:
 
 @pytest.fixture
 def terminal(environment: dict[str, str]) -> Iterator[Terminal]:
-    terminal = Terminal(environment)
+    yield from talking(environment)
+
+
+def talking(environment: dict[str, str], *arguments: str) -> Iterator[Terminal]:
+    terminal = Terminal(environment, *arguments)
     yield terminal
     terminal.process.terminate()
     terminal.process.wait(20)
@@ -111,6 +115,62 @@ def test_a_prompt_keeps_state_takes_blocks_and_is_interrupted(
     assert leftovers(data) == []
 
 
+def talk(terminal: Terminal, line: str, prompt: str = ">>> ") -> str:
+    terminal.type(f"{line}\n")
+    return terminal.until(prompt)
+
+
+@pytest.fixture
+def bash(environment: dict[str, str]) -> Iterator[Terminal]:
+    yield from talking(environment, "--language", "bash")
+
+
+@pytest.fixture
+def javascript(environment: dict[str, str]) -> Iterator[Terminal]:
+    yield from talking(environment, "--image", "data", "--language", "js")
+
+
+def test_bash_goes_on_until_a_statement_is_whole(bash: Terminal) -> None:
+    bash.until(">>> ")
+    for line in ("for i in 1 2", "do", "echo number $i"):
+        talk(bash, line, "... ")
+    assert "number 1\r\nnumber 2" in talk(bash, "done")
+    talk(bash, "cat <<END", "... ")
+    talk(bash, "in the document", "... ")
+    assert "in the document\r\n" in talk(bash, "END")
+    talk(bash, "echo 'one", "... ")
+    assert "one\r\ntwo" in talk(bash, "two'")
+    assert talk(bash, "echo )").count("syntax error") == 1
+    talk(bash, "if true; then", "... ")
+    assert talk(bash, "").count("syntax error") == 1
+    assert "exit code 1" in talk(bash, "false")
+    assert "variables are gone" in talk(bash, "exit 3")
+    bash.type("exit\n")
+    assert bash.process.wait(20) == 0
+
+
+def test_javascript_goes_on_until_a_statement_is_whole(javascript: Terminal) -> None:
+    javascript.until(">>> ")
+    talk(javascript, "function f() {", "... ")
+    talk(javascript, "  return 6 * 7", "... ")
+    talk(javascript, "}")
+    assert "42" in talk(javascript, "f()")
+    talk(javascript, "await Promise.all([", "... ")
+    assert "[ 5 ]" in talk(javascript, "5])")
+    talk(javascript, "`a", "... ")
+    assert "a\\nb" in talk(javascript, "b`")
+    assert "SyntaxError" in talk(javascript, "let )")
+    javascript.type(".exit\n")
+    assert javascript.process.wait(20) == 0
+
+
+@pytest.mark.parametrize("word", ["exit", "quit", "exit()", " quit(); "])
+def test_a_word_leaves_the_shell(terminal: Terminal, word: str) -> None:
+    terminal.until(">>> ")
+    terminal.type(f"{word}\n")
+    assert terminal.process.wait(20) == 0
+
+
 def test_ctrl_c_at_the_prompt_only_drops_the_line(terminal: Terminal) -> None:
     terminal.until(">>> ")
     terminal.type("half a li")
@@ -137,6 +197,7 @@ def test_a_pipe_runs_statement_by_statement_and_the_worst_ending_counts(dayfly: 
     done = dayfly("shell", *IMAGE, input=PROGRAM)
     assert (done.stdout, done.returncode) == ("2\nafter\n", 1)
     assert "ZeroDivisionError" in done.stderr
+    assert dayfly("shell", *IMAGE, input="1\nexit()\n2\n").stdout == "1\n"
     assert ">>>" not in done.stdout + done.stderr
     assert dayfly("shell", *IMAGE, "--language", "bash", input="for i in 1 2\ndo echo $i\ndone\n").stdout == "1\n2\n"
 

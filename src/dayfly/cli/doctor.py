@@ -7,12 +7,13 @@ import json
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dayfly.cli.endings import Ending, guarded
+from dayfly.cli.called import typeable
+from dayfly.cli.endings import Ending, guarded, say
 from dayfly.cli.printable import printable
+from dayfly.cli.tables import show_table
 from dayfly.doctor import Finding, examine
 
 __all__ = ["doctor"]
@@ -28,7 +29,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the findi
 
     findings = examine([GvisorBoundary(default_paths())])
     if as_json:
-        typer.echo(json.dumps([dataclasses.asdict(finding) for finding in findings]))
+        say(json.dumps([dataclasses.asdict(finding) for finding in findings]))
     else:
         _show(findings)
     return Ending.CODE_FAILED if any(finding.ok is False for finding in findings) else Ending.OK
@@ -39,6 +40,6 @@ def _show(findings: list[Finding]) -> None:
     for finding in findings:
         text = Text(printable(finding.message))
         if finding.remedy:
-            text.append(f"\n{printable(finding.remedy)}", style="bold")
+            text.append(f"\n{printable(typeable(finding.remedy))}", style="bold")
         table.add_row(_MARKS[finding.ok], finding.name, text)
-    Console(highlight=False).print(table)
+    show_table(table)

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from dayfly.cli.building import build_image, derive_image
-from dayfly.cli.endings import guarded, note
+from dayfly.cli.endings import guarded, note, say
+from dayfly.cli.machine import image_of, usable_paths
+from dayfly.cli.tables import show_table
 from dayfly.errors import InputError
 from dayfly.images import ImageInfo, Store, load_recipe, recipe_names
 from dayfly.limits import MIB
-from dayfly.paths import default_paths
 from dayfly.spec import Image
 
 __all__ = ["images"]
@@ -43,7 +43,7 @@ def build(
     recipe: Annotated[Path | None, typer.Option(help="A recipe of your own, as a TOML file.")] = None,
 ) -> int:
     """Build images: dayfly images build python, or: dayfly images build --from data --add polars duckdb."""
-    paths = default_paths()
+    paths = usable_paths()
     if base is not None:
         packages = [*(add or []), *(names or [])]
         _tell(derive_image(base, packages, name or default_name(base, packages), paths))
@@ -74,9 +74,9 @@ def _tell(image: Image) -> None:
 @guarded
 def show_all(as_json: Json = False) -> int:
     """List the images of this user on this machine."""
-    found = Store(default_paths()).list()
+    found = Store(usable_paths()).list()
     if as_json:
-        typer.echo(json.dumps([_facts(info) for info in found]))
+        say(json.dumps([_facts(info) for info in found]))
         return 0
     if not found:
         note("no images yet: dayfly setup builds the default one")
@@ -85,7 +85,7 @@ def show_all(as_json: Json = False) -> int:
         row = (", ".join(info.names) or "-", info.image.digest[7:19], f"{info.size / MIB:.0f} MiB", info.created[:10],
                f"{info.packages} packages", ", ".join(info.image.languages))  # fmt: skip
         table.add_row(*(Text(cell) for cell in row))
-    Console(highlight=False).print(table)
+    show_table(table)
     return 0
 
 
@@ -93,17 +93,17 @@ def show_all(as_json: Json = False) -> int:
 @guarded
 def show(name: Annotated[str, typer.Argument(help="Name or digest.")], as_json: Json = False) -> int:
     """Show what is inside an image: every package with its version and licence."""
-    store = Store(default_paths())
-    image = store.resolve(name)
+    store = Store(usable_paths())
+    image = image_of(name)
     packages = store.contents(name)
     if as_json:
-        typer.echo(json.dumps({**_image(image), "contents": [dataclasses.asdict(package) for package in packages]}))
+        say(json.dumps({**_image(image), "contents": [dataclasses.asdict(package) for package in packages]}))
         return 0
-    typer.echo(f"{image.name} {image.digest} {image.architecture}\nlanguages: {', '.join(image.languages)}")
+    say(f"{image.name} {image.digest} {image.architecture}\nlanguages: {', '.join(image.languages)}")
     table = Table.grid(padding=(0, 2))
     for package in packages:
         table.add_row(*map(Text, (package.kind, package.name, package.version, package.licence)))
-    Console(highlight=False).print(table)
+    show_table(table)
     return 0
 
 
@@ -111,7 +111,7 @@ def show(name: Annotated[str, typer.Argument(help="Name or digest.")], as_json: 
 @guarded
 def remove(names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names or digests.")]) -> int:
     """Remove images; one that a sandbox uses is refused."""
-    store = Store(default_paths())
+    store = Store(usable_paths())
     for name in names:
         store.remove(name)
         note(f"removed {name}")

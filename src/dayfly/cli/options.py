@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from dayfly.errors import InputError
+from dayfly.errors import InputError, PolicyError
 from dayfly.policy import Policy, parse_policy
 
-__all__ = ["Cpus", "Env", "ImageName", "Memory", "PolicyFile", "Timeout", "environment_of", "policy_of"]
+__all__ = ["Cpus", "Env", "ImageName", "Memory", "PolicyFile", "Timeout", "Verbose", "environment_of", "policy_of"]
 
 Timeout = Annotated[float | None, typer.Option(help="Wall seconds that a run may take (default 60).")]
 Memory = Annotated[str | None, typer.Option(help="Memory for everything inside, such as 512MiB (default 1GiB).")]
 Cpus = Annotated[float | None, typer.Option(help="Cores (default 1).")]
 ImageName = Annotated[str | None, typer.Option(help="Image to run in (default: the policy's, 'data').")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say which limits this machine only watches.")]
 PolicyFile = Annotated[Path | None, typer.Option(help="A policy as a TOML file.")]
 Env = Annotated[
     list[str] | None,
     typer.Option(metavar="KEY=VALUE", help="Environment variable inside; everything there can read it."),
 ]
 
+_OPTIONS = {"memory": "--memory", "cpus": "--cpus", "run_seconds": "--timeout"}
 _MARGIN = 60.0  # seconds of lifetime around a long run, for what goes in before and comes out after
 _POLICY_CAP = 1024 * 1024  # bytes of a policy file: more is a mistake
 
@@ -39,8 +42,21 @@ def policy_of(
     limits.update({name: value for name, value in given.items() if value is not None})
     if image is not None:
         data["image"] = image
-    policy = parse_policy(data)
+    policy = _parse(data, file, {_OPTIONS[name]: name for name, value in given.items() if value is not None})
     return _with_room_for(policy, timeout) if timeout is not None else policy
+
+
+def _parse(data: dict[str, Any], file: Path | None, options: dict[str, str]) -> Policy:
+    """Parse, and speak of a wrong value as the user wrote it: as an option, or as a key of the file."""
+    try:
+        return parse_policy(data)
+    except PolicyError as error:
+        message = error.message
+        for option, name in options.items():
+            message = re.sub(rf"\blimits\.{name}\b", option, message)
+        of_file = any(not part.startswith("--") for part in message.split("; "))
+        place = f"{file}: " if file and of_file else ""
+        raise PolicyError(f"{place}{message}", remedy=error.remedy) from error
 
 
 def _with_room_for(policy: Policy, timeout: float) -> Policy:
@@ -63,7 +79,8 @@ def _read(file: Path) -> dict[str, Any]:
             raise InputError(f"{file} is too large for a policy")
         return tomllib.loads(content.decode("utf-8"))
     except OSError as error:
-        raise InputError(f"cannot read the policy {file}: {error.strerror}") from error
+        remedy = "--policy takes a TOML file; without it the defaults hold"
+        raise InputError(f"cannot read the policy {file}: {error.strerror}", remedy=remedy) from error
     except ValueError as error:  # not UTF-8, not TOML
         raise InputError(f"{file} is not TOML: {error}") from error
 

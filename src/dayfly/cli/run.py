@@ -13,9 +13,11 @@ from typing import IO, Annotated, Any
 import typer
 
 from dayfly import Sandbox
-from dayfly.cli.endings import ending_of, guarded, note
-from dayfly.cli.options import Cpus, Env, ImageName, Memory, PolicyFile, Timeout, environment_of, policy_of
-from dayfly.cli.saving import Saved, Saver
+from dayfly.cli.endings import Ending, ending_of, guarded, note, say
+from dayfly.cli.inputs import checked_inputs
+from dayfly.cli.machine import image_of, language_in
+from dayfly.cli.options import Cpus, Env, ImageName, Memory, PolicyFile, Timeout, Verbose, environment_of, policy_of
+from dayfly.cli.saving import Saved, Saver, checked_directory
 from dayfly.cli.screen import Screen, tell_limits, tell_outcome
 from dayfly.errors import InputError
 from dayfly.limits import MIB
@@ -50,6 +52,7 @@ def run(
     cpus: Cpus = None,
     image: ImageName = None,
     policy: PolicyFile = None,
+    verbose: Verbose = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON instead of the output.")] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Print what would be generated for the boundary, and run nothing.")
@@ -62,13 +65,16 @@ def run(
     rules = policy_of(policy, image=image, timeout=timeout, memory=memory, cpus=cpus)
     if explain:
         return _explain(rules)
-    job = _Job(_source(file, code, language), _inputs(inputs), _out(out), environment_of(env))
+    source = _source(file, code, language)
+    source = _Source(source.code, language_in(image_of(rules.image), source.language))
+    variables = environment_of(env)
+    job = _Job(source, checked_inputs(inputs, rules.limits.disk), checked_directory(out), variables)
     with Sandbox(rules, env=job.env) as sandbox:
-        execution, saved = job.do(sandbox, Screen() if not as_json else None)
+        execution, saved = job.do(sandbox, Screen(saving=out is not None) if not as_json else None)
     if as_json:
-        typer.echo(json.dumps(_as_json(execution, saved)))
+        say(json.dumps(_as_json(execution, saved)))
     else:
-        _tell(execution, saved, out)
+        _tell(execution, saved, out, verbose)
     return ending_of(execution)
 
 
@@ -121,8 +127,13 @@ def _read(file: str) -> str:
             return _text(sys.stdin.buffer, "stdin")
         with Path(file).open("rb") as opened:
             return _text(opened, file)
+    except IsADirectoryError as error:
+        raise InputError(
+            f"{file} is a directory", remedy=f"name the file with the code; --in {file} takes data"
+        ) from error
     except OSError as error:
-        raise InputError(f"cannot read {file}: {error.strerror}") from error
+        remedy = "give the name of a file with code, - for stdin, or the code itself with -c"
+        raise InputError(f"cannot read {file}: {error.strerror}", remedy=remedy) from error
 
 
 def _text(opened: IO[bytes], name: str) -> str:
@@ -132,29 +143,7 @@ def _text(opened: IO[bytes], name: str) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{name} is not UTF-8 text") from error
-
-
-def _inputs(paths: list[Path] | None) -> list[Path]:
-    found = [path.resolve() for path in paths or []]
-    names = [path.name for path in found]
-    for path, given in zip(found, paths or [], strict=True):
-        if not path.exists():
-            raise InputError(f"--in {given}: there is no such file")
-        if not path.name:
-            raise InputError(f"--in {given}: it has no name")
-        if names.count(path.name) > 1:
-            raise InputError(f"--in gives {path.name!r} twice")
-    return found
-
-
-def _out(directory: Path | None) -> Path | None:
-    if directory is not None:
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"--out {directory}: {error.strerror}") from error
-    return directory
+        raise InputError(f"{name} is not UTF-8 text", remedy="give data with --in") from error
 
 
 def _explain(rules: Policy) -> int:
@@ -162,15 +151,15 @@ def _explain(rules: Policy) -> int:
 
     from dayfly.manager import embedded
 
-    typer.echo(json.dumps(asyncio.run(embedded().explain(rules)), indent=2, default=str))
+    say(json.dumps(asyncio.run(embedded().explain(rules)), indent=2, default=str))
     return 0
 
 
-def _tell(execution: Execution, saved: list[Saved], out: Path | None) -> None:
+def _tell(execution: Execution, saved: list[Saved], out: Path | None, verbose: bool) -> None:
     tell_outcome(execution)
     for one in saved:
         note(f"saved {out}/{one.name} ({one.size} bytes)")
-    tell_limits(execution.limits)
+    tell_limits(execution.limits, watched=verbose or ending_of(execution) is Ending.LIMIT)
 
 
 def _as_json(execution: Execution, saved: list[Saved]) -> dict[str, Any]:

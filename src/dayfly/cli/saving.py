@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +18,10 @@ from typing import Any
 from dayfly import Sandbox
 from dayfly.cli.endings import note
 from dayfly.client.trees import MAX_NAME, Folder
-from dayfly.errors import FileProblem, InputError, SandboxFileError, UnsafeTree
+from dayfly.errors import FileProblem, HostError, InputError, SandboxFileError, UnsafeTree
 from dayfly.spec import Execution, FileInfo, FileKind, Result
 
-__all__ = ["Saved", "Saver"]
+__all__ = ["SAVABLE", "Saved", "Saver", "checked_directory"]
 
 MAX_FILES = 1000
 """Files that one run may bring back: more are a mistake of the code, or meant to fill this disk with inodes."""
@@ -42,6 +43,9 @@ _EXTENSIONS = {  # of a rich result: (stem, suffix)
     "application/pdf": ("document", "pdf"),
 }
 
+SAVABLE = frozenset(_EXTENSIONS)
+"""The types of rich results that become files."""
+
 _HTML = (
     '<!doctype html><meta charset="utf-8">\n'
     # It came out of a sandbox: a browser that opens it must not run it or call anybody.
@@ -57,6 +61,21 @@ class Saved:
     size: int
 
 
+def checked_directory(directory: Path | None) -> Path | None:
+    """Make the directory if it is not there, and try that it can be written. Raises ``InputError``."""
+    if directory is None:
+        return None
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            return directory
+    except FileExistsError as error:
+        raise InputError(f"--out {directory}: is not a directory", remedy="name another one") from error
+    except OSError as error:
+        remedy = "name a directory that this user can write, or make"
+        raise InputError(f"--out {directory}: {error.strerror}", remedy=remedy) from error
+
+
 class Saver:
     """Remembers the home before a run and brings back what differs after it."""
 
@@ -66,7 +85,16 @@ class Saver:
         self._before = dict(self._look())
 
     def collect(self, execution: Execution) -> list[Saved]:
-        """Save what the run left. Raises ``SandboxEnded`` if the sandbox is gone: then only results can be saved."""
+        """Save what the run left; only results if the sandbox is gone. Raises ``HostError`` if this machine cannot."""
+        try:
+            return self._collect(execution)
+        except BrokenPipeError:  # of our own output
+            raise
+        except OSError as error:  # the names in it are of parts that nobody else knows
+            remedy = "free some space, or name another directory"
+            raise HostError(f"cannot save into {self._directory}: {error.strerror}", remedy=remedy) from error
+
+    def _collect(self, execution: Execution) -> list[Saved]:
         folder = Folder(self._directory)
         try:
             saved = [] if self._sandbox.end_reason is not None else self._files(folder)
@@ -95,7 +123,7 @@ class Saver:
 
     def _list(self, parts: tuple[bytes, ...]) -> Iterator[FileInfo]:
         try:
-            yield from self._sandbox.files.list(b"/".join(parts) or ".")
+            yield from self._sandbox.files.iterate(b"/".join(parts) or ".")
         except SandboxFileError as error:
             if error.problem not in (FileProblem.DENIED, FileProblem.NOT_FOUND):  # gone meanwhile, or closed to us
                 raise
@@ -126,7 +154,10 @@ class Saver:
         for stem, suffix, content in _contents(execution.results):
             name = _free(stem, suffix, taken)
             taken.add(name)
-            saved.append(Saved(name, _save(folder, (os.fsencode(name),), iter([content]))))
+            try:
+                saved.append(Saved(name, _save(folder, (os.fsencode(name),), iter([content]))))
+            except (UnsafeTree, InputError) as error:  # a directory has that name
+                note(f"not saved: {error.message}")
         return saved
 
 

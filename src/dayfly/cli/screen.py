@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TextIO
 
-from dayfly.cli.endings import note
+from dayfly.cli.endings import note, writing
 from dayfly.cli.printable import LineKeeper
-from dayfly.spec import Enforcement, Execution, LimitReport, Outcome, Result
+from dayfly.cli.saving import SAVABLE
+from dayfly.spec import Enforcement, Execution, ExecutionError, LimitReport, Outcome, Result
 
 __all__ = ["Screen", "tell_limits", "tell_outcome"]
 
-_RICH = ("image/png", "image/jpeg", "image/svg+xml", "text/html", "application/pdf", "text/latex")
+_PICTURES = ("image/png", "image/jpeg", "image/svg+xml", "application/pdf")
 
 
 class Screen:
     """The callbacks of a run. Output of the code goes to the same of our streams, made printable."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, saving: bool = False) -> None:
+        """``saving``: what cannot be shown is going to be saved, and needs no hint."""
+        self._hinted = saving
         self._out = LineKeeper()
         self._err = LineKeeper()
 
@@ -28,29 +32,39 @@ class Screen:
         _write(sys.stderr, self._err.feed(text))
 
     def result(self, result: Result) -> None:
-        """The text of it; of a picture, that there is one."""
-        if isinstance(result.text, str) and (result.is_main or not _pictures(result)):
+        """The text of it, whether it is the last value or was displayed; and that there is more than a terminal can show."""
+        if isinstance(result.text, str):
             _write(sys.stdout, self._out.feed(f"{result.text}\n"))
-        elif pictures := _pictures(result):
-            note(f"[{', '.join(pictures)}]")
+        unseen = [mime for mime in result.data if mime in _PICTURES or not isinstance(result.text, str)]
+        if unseen and SAVABLE.isdisjoint(unseen):
+            note(f"[{', '.join(unseen)}]")
+        elif unseen and not self._hinted:
+            self._hinted = True
+            note(f"[{', '.join(unseen)}: dayfly run --out DIR saves it]")
 
     def finish(self, execution: Execution) -> None:
-        """What only the end brings: the traceback."""
+        """What only the end brings: the traceback, unless the same was said already."""
         _write(sys.stdout, self._out.finish())
         _write(sys.stderr, self._err.finish())
-        if execution.error is not None:
+        if execution.error is not None and not _is_told(execution, execution.error):
             text = execution.error.traceback or f"{execution.error.name}: {execution.error.value}"
             _write(sys.stderr, LineKeeper().feed(text.rstrip("\n") + "\n"))
 
 
-def _pictures(result: Result) -> list[str]:
-    return [mime for mime in _RICH if mime in result.data]
+def _is_told(execution: Execution, error: ExecutionError) -> bool:
+    """Bash prints its syntax errors itself; of an interpreter's death there is ``tell_outcome``'s line."""
+    if execution.outcome is Outcome.KERNEL_DIED:
+        return error.name == "KernelDied"
+    first = re.sub(r"^line \d+: ", "", error.value.partition("\n")[0])  # the two count lines differently
+    return error.name == "SyntaxError" and first != "" and f": {first}" in execution.stderr
 
 
 def _write(stream: TextIO, text: str) -> None:
     if text:
-        stream.write(text.encode(stream.encoding or "utf-8", "backslashreplace").decode(stream.encoding or "utf-8"))
-        stream.flush()
+        encoding = stream.encoding or "utf-8"
+        with writing():
+            stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+            stream.flush()
 
 
 _OUTCOMES = {
@@ -65,10 +79,12 @@ _OUTCOMES = {
 def tell_outcome(execution: Execution) -> None:
     """A line about an end that the output does not show."""
     parts = [_OUTCOMES[execution.outcome]] if execution.outcome in _OUTCOMES else []
-    if execution.exit_code is not None and parts:
+    if execution.exit_code or (execution.exit_code is not None and execution.outcome is Outcome.KERNEL_DIED):
         parts.append(f"exit code {execution.exit_code}")
     if execution.signal is not None:
         parts.append(f"signal {execution.signal}")
+    if execution.outcome is Outcome.KERNEL_DIED and len(parts) == 1 and execution.error is not None:
+        parts.append(execution.error.value)
     if execution.end_reason is not None:
         parts.append(execution.end_reason.value)
     if execution.limit is not None:
@@ -79,11 +95,11 @@ def tell_outcome(execution: Execution) -> None:
         note("; ".join(parts))
 
 
-def tell_limits(limits: tuple[LimitReport, ...]) -> None:
-    """A line if this machine keeps a limit less than strictly."""
-    watched = [limit.name for limit in limits if limit.enforcement is Enforcement.WATCHED]
+def tell_limits(limits: tuple[LimitReport, ...], *, watched: bool) -> None:
+    """A line if this machine does not keep a limit at all, or (if ``watched`` is asked for) less than strictly."""
+    loose = [limit.name for limit in limits if watched and limit.enforcement is Enforcement.WATCHED]
     unenforced = [limit.name for limit in limits if limit.enforcement is Enforcement.UNENFORCED]
-    parts = [f"{', '.join(watched)} watched (may be exceeded for a moment)"] if watched else []
+    parts = [f"{', '.join(loose)} watched (may be exceeded for a moment)"] if loose else []
     parts += [f"{', '.join(unenforced)} NOT enforced"] if unenforced else []
     if parts:
         note(f"limits: {'; '.join(parts)}")

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import difflib
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from dayfly.cli.building import build_image
-from dayfly.cli.endings import guarded, note
+from dayfly.cli.called import typeable
+from dayfly.cli.endings import guarded, note, say
+from dayfly.cli.machine import usable_paths
 from dayfly.cli.progress import reporting
-from dayfly.errors import BoundaryUnusable, ImageNotFound
+from dayfly.errors import BoundaryUnusable, ImageNotFound, InputError
 from dayfly.images import Store
 from dayfly.obtain import obtain
-from dayfly.paths import Paths, default_paths
+from dayfly.paths import Paths
 from dayfly.policy import DEFAULT_IMAGE
 from dayfly.runtime import explain_age, find_runsc
 
 __all__ = ["setup"]
+
+_SOURCES = ("distribution", "release", "go")
 
 
 @guarded
@@ -35,12 +41,23 @@ def setup(
 
     By default runsc comes from the distribution's packages; release asks gVisor's own site, go builds its current source.
     """
-    paths = default_paths()
+    _check(source)
+    paths = usable_paths()
     _runtime(source, paths)
     for name in image or [DEFAULT_IMAGE]:
         _image(name, paths)
-    typer.echo("ready. Try: dayfly run -c 'print(6 * 7)'")
+    say(typeable("ready. Try: dayfly run -c 'print(6 * 7)'"))
     return 0
+
+
+def _check(source: str | None) -> None:
+    """A word that names no source is refused as one, before anything is fetched."""
+    if source is None or source in _SOURCES or Path(source).expanduser().is_file():
+        return
+    near = difflib.get_close_matches(source, _SOURCES, 1)
+    known = "--from takes distribution, release, go, or the PATH of a runsc"
+    problem = "is neither a source nor a file"
+    raise InputError(f"--from {source}: {problem}", remedy=f"did you mean {near[0]}? {known}" if near else known)
 
 
 def _runtime(source: str | None, paths: Paths) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import codeop
 import os
 import sys
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
@@ -15,18 +13,16 @@ import typer
 
 from dayfly import Sandbox
 from dayfly.cli.endings import Ending, ending_of, guarded, note
-from dayfly.cli.options import Cpus, Env, ImageName, Memory, PolicyFile, Timeout, environment_of, policy_of
+from dayfly.cli.machine import image_of, language_in
+from dayfly.cli.options import Cpus, Env, ImageName, Memory, PolicyFile, Timeout, Verbose, environment_of, policy_of
 from dayfly.cli.screen import Screen, tell_limits, tell_outcome
-from dayfly.errors import InputError
+from dayfly.cli.statement import MAX_STATEMENT, check_size, is_leaving, is_whole, statements
 from dayfly.spec import Execution, Outcome
 
-__all__ = ["is_complete", "shell", "statements"]
+__all__ = ["shell"]
 
 MAX_HISTORY = 5000
 """Lines of history that are kept."""
-
-MAX_STATEMENT = 16 * 1024 * 1024
-"""Characters of one statement: a pipe without an end must not fill memory."""
 
 
 @guarded
@@ -38,17 +34,17 @@ def shell(
     cpus: Cpus = None,
     image: ImageName = None,
     policy: PolicyFile = None,
+    verbose: Verbose = False,
 ) -> int:
     """A prompt whose variables stay until you leave. Ctrl-C interrupts a run, Ctrl-D leaves."""
     rules = policy_of(policy, image=image, timeout=timeout, memory=memory, cpus=cpus)
+    language = language_in(image_of(rules.image), language)
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     with Sandbox(rules, env=environment_of(env)) as sandbox:
-        if language not in sandbox.languages:
-            raise InputError(f"no {language!r} in this image", remedy=f"there is {', '.join(sandbox.languages)}")
         if not terminal:
             return _pipe(sandbox, language)
-        tell_limits(sandbox.limits)
-        note(f"{language} in a sandbox; Ctrl-C interrupts, Ctrl-D leaves")
+        tell_limits(sandbox.limits, watched=verbose)
+        note(f"{language} in a sandbox; Ctrl-C interrupts, Ctrl-D or exit leaves")
         with _history():
             return _talk(sandbox, language)
 
@@ -56,12 +52,14 @@ def shell(
 def _talk(sandbox: Sandbox, language: str) -> int:
     while True:
         try:
-            statement = _statement(language, _ask)
+            statement = _statement(sandbox, language)
         except KeyboardInterrupt:
             typer.echo()
             continue
         if statement is None:
             typer.echo()
+            return Ending.OK
+        if is_leaving(language, statement):
             return Ending.OK
         try:
             execution = _run(sandbox, language, statement)
@@ -70,6 +68,8 @@ def _talk(sandbox: Sandbox, language: str) -> int:
             continue
         if execution.outcome is Outcome.SANDBOX_ENDED:
             return ending_of(execution)
+        if not execution.state_survived:
+            note("started anew: the variables are gone")
 
 
 def _pipe(sandbox: Sandbox, language: str) -> int:
@@ -77,6 +77,8 @@ def _pipe(sandbox: Sandbox, language: str) -> int:
     worst = Ending.OK
     lines = iter(lambda: sys.stdin.readline(MAX_STATEMENT + 1), "")
     for statement in statements(language, (line.rstrip("\n") for line in lines)):
+        if is_leaving(language, statement):
+            break
         execution = _run(sandbox, language, statement)
         worst = max(worst, ending_of(execution))
         if execution.outcome is Outcome.SANDBOX_ENDED:
@@ -101,71 +103,26 @@ def _ask(first: bool) -> str | None:
         return None
 
 
-def statements(language: str, lines: Iterator[str]) -> Iterator[str]:
-    """Cut a program that comes on a pipe, so that each statement runs as soon as it is surely whole.
-
-    Empty lines do not end a block here, as they do at a prompt: a line that is not indented does. Where nothing is known
-    of a language's statements, all of it is one.
-    """
-    block: list[str] = []
-    size = 0
-    for line in lines:
-        if block and language == "python" and _begins(line) and is_complete(language, [*block, ""]):
-            yield "\n".join(block)
-            block, size = [], 0
-        if block or line.strip():
-            size += len(line)
-            _check(size)
-            block.append(line)
-        if block and language == "python" and line.strip() and is_complete(language, block):
-            yield "\n".join(block)
-            block, size = [], 0
-    if block:
-        yield "\n".join(block)
-
-
-def _begins(line: str) -> bool:
-    """Whether a line begins a statement at the outermost level."""
-    return line[:1].strip() != "" and not line.startswith(("else", "elif", "except", "finally", ")", "]", "}", "#"))
-
-
-def _check(size: int) -> None:
-    if size > MAX_STATEMENT:
-        raise InputError(f"a statement of more than {MAX_STATEMENT} characters")
-
-
-def _statement(language: str, next_line: Callable[[bool], str | None]) -> str | None:
+def _statement(sandbox: Sandbox, language: str) -> str | None:
     """Lines until they make a statement; ``None`` at the end. An empty line ends one that would go on."""
     lines: list[str] = []
     size = 0
-    while (line := next_line(not lines)) is not None:
+    while (line := _ask(not lines)) is not None:
         size += len(line)
-        _check(size)
+        check_size(size)
         if not lines and not line.strip():
             continue
         lines.append(line)
-        if is_complete(language, lines):
+        if _is_ended(language, lines) or is_whole(sandbox, language, lines):
             return "\n".join(lines)
     return "\n".join(lines) or None
 
 
-def is_complete(language: str, lines: list[str]) -> bool:
-    """Whether to run what was typed so far. Only a guess: what is wrong or foreign counts as complete."""
-    if lines[-1].endswith("\\"):
-        return False
-    if language != "python" or lines[0].startswith(("!", "%")):
-        return True
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return codeop.compile_command("\n".join(lines), symbol="exec" if _one_line(lines) else "single") is not None
-    except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError):
-        return True  # the interpreter inside says what is wrong with it
-
-
-def _one_line(lines: list[str]) -> bool:
-    """``single`` refuses a second statement; a line such as ``a = 1; b = 2`` is one all the same."""
-    return len(lines) == 1
+def _is_ended(language: str, lines: list[str]) -> bool:
+    """What leaves the shell asks nobody; an empty line is for Python to judge, and ends everything else."""
+    if len(lines) == 1:
+        return is_leaving(language, lines[0])
+    return language != "python" and not lines[-1].strip()
 
 
 @contextmanager

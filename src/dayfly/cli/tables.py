@@ -1,0 +1,27 @@
+"""Tables for a person, and for a program that reads them line by line."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+from rich.console import Console
+from rich.table import Table
+
+from dayfly.cli.endings import say
+
+__all__ = ["show_table"]
+
+_ENDLESS = 1_000_000  # columns: what is not shown on a terminal is neither wrapped nor cut
+
+
+def show_table(table: Table) -> None:
+    """Fit it into the terminal; elsewhere give every row one line, whole."""
+    if not table.rows:
+        return
+    if sys.stdout.isatty():
+        Console(highlight=False).print(table)
+        return
+    text = io.StringIO()
+    Console(file=text, highlight=False, width=_ENDLESS, color_system=None).print(table)
+    say("\n".join(line.rstrip() for line in text.getvalue().splitlines()))

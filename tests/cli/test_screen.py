@@ -1,0 +1,70 @@
+"""What a terminal shows of results and ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from dayfly import Execution, Outcome, Result
+from dayfly.cli.screen import Screen, tell_limits, tell_outcome
+from dayfly.spec import Enforcement, ExecutionError, LimitReport
+
+Capture = pytest.CaptureFixture[str]
+
+DIED = ExecutionError("KernelDied", "the kernel ended with exit code 3", "")
+SYNTAX = ExecutionError("SyntaxError", "line 3: syntax error: unexpected end of file", "line 3: syntax error")
+
+
+def test_text_is_shown_whether_displayed_or_the_last_value(capsys: Capture) -> None:
+    screen = Screen()
+    screen.result(Result({"text/plain": "a  b", "text/html": "<table>"}))
+    screen.result(Result({"text/plain": "7"}, is_main=True))
+    assert capsys.readouterr() == ("a  b\n7\n", "")
+
+
+def test_what_is_not_seen_is_told_once_with_what_saves_it(capsys: Capture) -> None:
+    screen = Screen()
+    for _ in range(2):
+        screen.result(Result({"image/png": b"x"}))
+    assert capsys.readouterr() == ("", "[image/png: dayfly run --out DIR saves it]\n")
+    screen.result(Result({"image/gif": b"x"}))
+    assert capsys.readouterr().err == "[image/gif]\n"
+    Screen(saving=True).result(Result({"image/png": b"x", "text/plain": "<Figure>"}))
+    assert capsys.readouterr() == ("<Figure>\n", "")
+
+
+@pytest.mark.parametrize(
+    ("execution", "line"),
+    [
+        (Execution(Outcome.OK), ""),
+        (Execution(Outcome.OK, exit_code=0, state_survived=False), ""),
+        (Execution(Outcome.OK, exit_code=3), "exit code 3\n"),
+        (Execution(Outcome.OK, exit_code=0, limit="memory"), "limit: memory\n"),
+        (Execution(Outcome.KERNEL_DIED, exit_code=3, error=DIED), "the interpreter ended; exit code 3\n"),
+        (
+            Execution(Outcome.KERNEL_DIED, error=ExecutionError("KernelDied", "it broke the protocol", "")),
+            "the interpreter ended; it broke the protocol\n",
+        ),
+        (
+            Execution(
+                Outcome.ERROR, exit_code=2, stderr="x: line 2: syntax error: unexpected end of file", error=SYNTAX
+            ),
+            "exit code 2\n",
+        ),
+        (Execution(Outcome.ERROR, exit_code=2, error=SYNTAX), "line 3: syntax error\nexit code 2\n"),
+    ],
+)
+def test_an_end_is_told_once_and_only_if_the_output_does_not(execution: Execution, line: str, capsys: Capture) -> None:
+    Screen().finish(execution)
+    tell_outcome(execution)
+    assert capsys.readouterr() == ("", line)
+
+
+def test_a_limit_that_nobody_keeps_is_always_told(capsys: Capture) -> None:
+    limits = (
+        LimitReport("disk", 1, Enforcement.WATCHED, "sampled"),
+        LimitReport("cpus", 1, Enforcement.UNENFORCED, "accepted"),
+    )
+    tell_limits(limits, watched=False)
+    assert capsys.readouterr().err == "limits: cpus NOT enforced\n"
+    tell_limits(limits, watched=True)
+    assert capsys.readouterr().err == "limits: disk watched (may be exceeded for a moment); cpus NOT enforced\n"
