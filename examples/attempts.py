@@ -7,8 +7,10 @@ import urllib.request
 def attempt(name, action):
     try:
         print(f"{name}\tREACHED\t{action()!r:.60}")
-    except Exception as error:
+    except OSError as error:  # the kernel of the sandbox refused: no such file, no such network
         print(f"{name}\tdenied\t{type(error).__name__}: {error}"[:160])
+    except Exception as error:  # no wall did that: the demonstration itself is at fault
+        print(f"{name}\tFAULT\t{type(error).__name__}: {error}"[:160])
 
 
 attempt("read a file in the host's home", lambda: pathlib.Path(HOST_FILE).read_text())  # HOST_FILE: set by penguins.py
