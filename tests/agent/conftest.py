@@ -35,6 +35,9 @@ def loop() -> Iterator[Loop]:
     yield made
     made.abandon()
     signal.signal(signal.SIGCHLD, old)
+    made._poll.close()
+    os.close(made._wake_read)
+    os.close(made._wake_write)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -87,8 +88,12 @@ class FakeChannel:
 
 
 @pytest.fixture
-def agent(loop: Loop, tmp_path: Path) -> Agent:
-    return Agent(loop, tmp_path)
+def agent(loop: Loop, tmp_path: Path) -> Iterator[Agent]:
+    made = Agent(loop, tmp_path)
+    yield made
+    made.clerk._forget_worker()
+    for worker in made.workers:
+        worker.control.close()
 
 
 def write(agent: Agent, name: str) -> FakeChannel:
