@@ -64,6 +64,15 @@ def test_on_an_empty_machine_the_remedies_are_named_and_nothing_is_created(tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_damaged_image_is_a_finding_with_its_remedy(tmp_path: Path) -> None:
+    paths = Paths(tmp_path / "data", tmp_path / "run")
+    (paths.images / ("1" * 64)).mkdir(parents=True)
+    found = named(examine(paths=paths))["images"]
+    assert found.ok is False
+    assert "damaged" in found.message
+    assert (found.remedy or "").startswith(f"dayfly images rm {'1' * 12}")
+
+
 def test_an_unusable_setting_is_the_finding(tmp_path: Path) -> None:
     [finding] = examine(environment={"DAYFLY_DATA": "relative"})
     assert finding.ok is False

@@ -208,6 +208,10 @@ def _kvm() -> Finding:
 
 def _images(paths: Paths) -> Finding:
     infos = Store(paths).list()
+    damaged = [info.image.name for info in infos if info.damaged]
+    if damaged:
+        which = " ".join(damaged)
+        return Finding("images", False, f"damaged: {which}", f"dayfly images rm {which}, and build what is missing")
     names = [name for info in infos for name in info.names]
     remedy = f"dayfly images build {DEFAULT_IMAGE}"
     if DEFAULT_IMAGE not in names:

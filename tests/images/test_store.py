@@ -177,6 +177,38 @@ def test_a_damaged_image_names_its_remedy(store: Store) -> None:
     assert store.list() == ()
 
 
+@pytest.mark.parametrize("record", [None, "{", "[]", "{}", '{"name": "x"}', "null", "\xff"])
+def test_a_damaged_image_is_listed_as_that_among_the_others(store: Store, record: str | None) -> None:
+    put(store, ONE, "good")
+    put(store, TWO, "bad")
+    path = store.directory / ("2" * 64) / "image.json"
+    path.unlink() if record is None else path.write_bytes(record.encode("latin-1"))
+    bad, good = store.list()
+    assert (bad.names, bad.image.name, bad.image.digest, bad.damaged, bad.created) == (
+        ("bad",), "bad", TWO, True, "damaged",
+    )  # fmt: skip
+    assert (good.names, good.damaged) == (("good",), False)
+    with pytest.raises(HostError, match="damaged"):
+        store.resolve("bad")
+
+
+def test_a_workspace_that_another_removes_at_that_moment_is_no_obstacle(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Removing and adopting happen outside of the store's lock: what was listed may be gone."""
+    put(store, ONE)
+    find = Path.glob
+
+    def stale(self: Path, pattern: str) -> list[Path]:
+        return [*find(self, pattern), self / ".build-gone"]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "glob", stale)
+        with store.workspace() as work:
+            assert work.is_dir()
+    assert entries(store) == {"1" * 64}
+
+
 def _in_child(target: object, store: Store) -> tuple[multiprocessing.Process, Connection]:
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()

@@ -30,7 +30,7 @@ _WORK = ".build-"
 
 @dataclass(frozen=True)
 class Package:
-    """One thing inside an image. ``kind`` is ``deb`` or ``wheel``; ``licence`` is empty where it is not told."""
+    """One thing inside an image. ``kind`` is ``deb`` or ``wheel``; ``licence`` is empty where a wheel does not tell it."""
 
     name: str
     version: str
@@ -40,13 +40,17 @@ class Package:
 
 @dataclass(frozen=True)
 class ImageInfo:
-    """An image as ``dayfly images list`` shows it. ``size`` in bytes, ``created`` in ISO 8601, UTC."""
+    """An image as ``dayfly images list`` shows it. ``size`` in bytes, ``created`` in ISO 8601, UTC.
+
+    Of a ``damaged`` one, only the digest and the names are known, and ``created`` says ``damaged``.
+    """
 
     image: Image
     names: tuple[str, ...]
     size: int
     created: str
     packages: int
+    damaged: bool = False
 
 
 class Lease:
@@ -132,6 +136,8 @@ class Store:
                 link.unlink()
         try:
             shutil.rmtree(doomed.path, ignore_errors=False)
+        except FileNotFoundError:  # its lease went first, and a builder that found it without one removes it, too
+            pass
         except OSError as error:
             raise host_error(error, f"cannot remove all of the image {name}") from error
         finally:
@@ -268,8 +274,11 @@ class _Work:
 
     @classmethod
     def lock(cls, path: Path) -> _Work | None:
-        """``None`` if somebody else holds the lease."""
-        descriptor = os.open(path / "lease", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        """``None`` if somebody else holds the lease, or has just moved or removed the directory."""
+        try:
+            descriptor = os.open(path / "lease", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except FileNotFoundError:
+            return None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -289,26 +298,31 @@ def read_image(directory: Path, name: str | None = None) -> Image:
     """The image in ``directory``, whose name is its digest. Raises ``HostError`` if it is damaged."""
     try:
         record = json.loads((directory / "image.json").read_text("utf-8"))
-    except (OSError, ValueError) as error:
+        return Image(
+            name=name or record["name"],
+            digest=f"sha256:{directory.name}",
+            architecture=record["architecture"],
+            rootfs=directory / "rootfs",
+            python=record["python"],
+            python_version=record["python_version"],
+            languages=tuple(record["languages"]),
+            environment=dict(record["environment"]),
+        )
+    except (OSError, ValueError, LookupError, TypeError) as error:
         raise HostError(
             f"the image {directory.name} is damaged", remedy=f"dayfly images rm {directory.name}"
         ) from error
-    return Image(
-        name=name or record["name"],
-        digest=f"sha256:{directory.name}",
-        architecture=record["architecture"],
-        rootfs=directory / "rootfs",
-        python=record["python"],
-        python_version=record["python_version"],
-        languages=tuple(record["languages"]),
-        environment=dict(record["environment"]),
-    )
 
 
 def _info(directory: Path, names: tuple[str, ...]) -> ImageInfo:
-    record = json.loads((directory / "image.json").read_text("utf-8"))
-    image = read_image(directory, names[0] if names else None)
-    return ImageInfo(image, names, record["size"], record["created"], record["packages"])
+    try:
+        record = json.loads((directory / "image.json").read_text("utf-8"))
+        image = read_image(directory, names[0] if names else None)
+        return ImageInfo(image, names, record["size"], record["created"], record["packages"])
+    except (OSError, ValueError, LookupError, TypeError, HostError):
+        name = names[0] if names else directory.name[:12]
+        image = Image(name, f"sha256:{directory.name}", "", directory / "rootfs")
+        return ImageInfo(image, names, 0, "damaged", 0, damaged=True)
 
 
 def _not_found(name: str, root: Path) -> ImageNotFound:
