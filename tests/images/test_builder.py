@@ -99,6 +99,8 @@ def test_the_lock_names_every_package_with_its_digest(built: Built) -> None:
     contents = {package.name: package for package in store.contents("tiny")}
     assert set(contents) == set(names)
     assert contents["bash"].kind == "deb"
+    assert contents["base-passwd"].licence.startswith("GPL-2")
+    assert all(package.licence for package in contents.values())
     [info] = store.list()
     assert info.names == ("tiny",)
     assert 50_000_000 < info.size < 500_000_000

@@ -20,6 +20,7 @@ from dayfly.errors import DayflyError, HostError, ImageNotFound, OutOfSpace
 from dayfly.images import rootfs
 from dayfly.images.apt import Apt, Deb
 from dayfly.images.cache import Cache
+from dayfly.images.licences import deb_licence
 from dayfly.images.progress import Progress, Stage, Step, silent
 from dayfly.images.recipe import Recipe, derive, shipped_recipe
 from dayfly.images.sources import host_distribution, own_sources
@@ -264,7 +265,7 @@ def _warm(code: str, work: Path, progress: Progress, run_inside: RunInside | Non
 
 def _write_records(lock: _Lock, work: Path, size: int) -> None:
     recipe = lock.recipe
-    debs = [Package(deb.name, deb.version, "deb") for deb in lock.debs]
+    debs = [Package(deb.name, deb.version, "deb", deb_licence(work / "rootfs", deb.name)) for deb in lock.debs]
     contents = [*debs, *(_wheel_package(wheel) for wheel in lock.wheels)]
     image = {
         "name": recipe.name,
