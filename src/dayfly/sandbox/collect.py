@@ -10,6 +10,7 @@ from typing import Any
 from dayfly.spec import Result
 from dayfly.wire.errors import RemoteProtocolError
 from dayfly.wire.messages import load_json
+from dayfly.wire.payloads import values_in
 
 __all__ = ["Budget", "ResultReader", "TextReader", "decode_result"]
 
@@ -17,6 +18,9 @@ BINARY_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", 
 JSON_TYPES = frozenset({"application/json"})
 MAX_MIME_TYPES = 32
 """Representations in one bundle: IPython knows a dozen."""
+
+MAX_VALUES = 1 << 18
+"""JSON values in all results of one run: three bytes of text can be an object of 90, and this caps them at some 24 MB."""
 
 _LENGTH = 4
 
@@ -57,7 +61,9 @@ class ResultReader:
     """Cuts the RESULTS stream into records. ``limit`` bounds one record: a longer one is a protocol violation."""
 
     def __init__(self, limit: int) -> None:
+        self.dropped = 0  # bytes of records that were left out
         self._limit = limit + 64 * 1024  # the record's own JSON around the data
+        self._values_left = MAX_VALUES
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[Result]:
@@ -70,9 +76,20 @@ class ResultReader:
                 raise RemoteProtocolError(f"result of {length} bytes, {self._limit} allowed")
             if len(self._buffer) < _LENGTH + length:
                 break
-            found.append(decode_result(bytes(self._buffer[_LENGTH : _LENGTH + length])))
+            record = bytes(self._buffer[_LENGTH : _LENGTH + length])
             del self._buffer[: _LENGTH + length]
+            if self._affordable(record):
+                found.append(decode_result(record))
         return found
+
+    def _affordable(self, record: bytes) -> bool:
+        """Whether its values still fit; what does not fit is left out, as output beyond its cap is."""
+        values = values_in(record)
+        if values > self._values_left:
+            self.dropped += len(record)
+            return False
+        self._values_left -= values
+        return True
 
 
 def decode_result(record: bytes) -> Result:

@@ -92,6 +92,10 @@ class _Collector:
         for result in found:
             await self._sink.result(result)
 
+    @property
+    def dropped(self) -> int:
+        return self.budget.dropped + self._records.dropped
+
     def finish(self) -> None:
         self.out.feed(b"", final=True)
         self.err.feed(b"", final=True)
@@ -156,7 +160,7 @@ class ExecutionCalls:
             results=tuple(collector.results),
             state_survived=False,
             limit="run_seconds" if run.expired else LIMIT_OF_END.get(end.reason),
-            dropped=collector.budget.dropped,
+            dropped=collector.dropped,
             duration=duration,
             end_reason=end.reason,
             limits=self._inside.reports,
@@ -189,7 +193,7 @@ def _execution(value: dict[str, Any], collector: _Collector, run: Run, duration:
     limit = value.get("limit") if value.get("limit") in type(inside.limits).model_fields else None
     if run.expired:
         outcome, limit = Outcome.TIMEOUT, "run_seconds"
-    dropped = max(0, value["dropped"]) + collector.budget.dropped
+    dropped = max(0, value["dropped"]) + collector.dropped
     if dropped and limit is None:
         limit = "output"
     return Execution(

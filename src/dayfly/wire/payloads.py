@@ -52,14 +52,35 @@ def _measure(payload: bytes, items: int) -> None:
     """Refuse too many values or levels before any is made. Marks inside of strings do not count."""
     if _marks(payload) <= MAX_DEPTH:
         return  # the common case: too few for either
-    unescaped = payload.replace(b"\\\\", b"").replace(b'\\"', b"")
-    if unescaped.count(b'"') > 4 * items + 4:  # more strings than values and keys: do not even split them
+    if _too_many_strings(payload, items):
         raise ValueError("too many strings")
-    outside = b"".join(unescaped.split(b'"')[::2])
+    outside = _outside(payload)
     if _marks(outside) > items:
         raise ValueError("too many values")
     if outside.count(b"[") + outside.count(b"{") > MAX_DEPTH and _depth(outside) > MAX_DEPTH:
         raise ValueError("too deep")
+
+
+def values_in(payload: bytes) -> int:
+    """How many values a JSON text has, about: commas, lists and objects outside of strings. Above ``MAX_ITEMS`` at least
+    one more than that."""
+    if _marks(payload) <= MAX_DEPTH:
+        return _marks(payload)
+    return MAX_ITEMS + 1 if _too_many_strings(payload, MAX_ITEMS) else _marks(_outside(payload))
+
+
+def _too_many_strings(payload: bytes, items: int) -> bool:
+    """More than values and keys: then do not even split them."""
+    return _unescaped(payload).count(b'"') > 4 * items + 4
+
+
+def _unescaped(payload: bytes) -> bytes:
+    return payload.replace(b"\\\\", b"").replace(b'\\"', b"")
+
+
+def _outside(payload: bytes) -> bytes:
+    """What is not in strings."""
+    return b"".join(_unescaped(payload).split(b'"')[::2])
 
 
 def _marks(payload: bytes) -> int:
