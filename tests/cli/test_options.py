@@ -11,7 +11,7 @@ from dayfly.cli.images import default_name
 from dayfly.cli.inputs import checked_inputs
 from dayfly.cli.options import environment_of, policy_of
 from dayfly.cli.run import _source
-from dayfly.cli.statement import is_complete, statements
+from dayfly.cli.statement import MAX_STATEMENT, check_size, is_complete, statements
 from dayfly.limits import MIB
 
 
@@ -41,8 +41,9 @@ def test_more_time_is_not_cut_short_by_cpu_time_or_lifetime() -> None:
 def test_a_wrong_policy_file_is_one_clear_error(tmp_path: Path, text: str) -> None:
     file = tmp_path / "policy.toml"
     file.write_text(text)
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match=f"{file}") as caught:
         policy_of(file, image=None, timeout=None, memory=None, cpus=None)
+    assert caught.value.remedy
 
 
 def test_a_policy_file_that_is_missing_or_huge_is_refused(tmp_path: Path) -> None:
@@ -68,6 +69,12 @@ def test_a_wrong_limit_is_named_as_it_was_written(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match=r"^--cpus .*--memory .*--timeout ") as caught:
         policy_of(file, image=None, timeout=-1, memory="1MiB", cpus=0)
     assert "limits." not in caught.value.message
+
+
+def test_a_statement_without_an_end_is_refused() -> None:
+    with pytest.raises(InputError, match="a statement of more than") as caught:
+        check_size(MAX_STATEMENT + 1)
+    assert caught.value.remedy
 
 
 def test_environment_items_need_a_name_and_a_value() -> None:

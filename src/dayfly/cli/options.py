@@ -37,7 +37,7 @@ def policy_of(
     data = _read(file) if file else {}
     limits = data.setdefault("limits", {})
     if not isinstance(limits, dict):
-        raise InputError(f"{file}: limits must be a table")
+        raise InputError(f"{file}: limits must be a table", remedy="write [limits], and its keys in the lines below")
     given = {"memory": memory, "cpus": cpus, "run_seconds": timeout}
     limits.update({name: value for name, value in given.items() if value is not None})
     if image is not None:
@@ -76,13 +76,14 @@ def _read(file: Path) -> dict[str, Any]:
         with file.open("rb") as opened:
             content = opened.read(_POLICY_CAP + 1)
         if len(content) > _POLICY_CAP:
-            raise InputError(f"{file} is too large for a policy")
+            raise InputError(f"{file} is too large for a policy", remedy="give code as FILE, data with --in")
         return tomllib.loads(content.decode("utf-8"))
     except OSError as error:
         remedy = "--policy takes a TOML file; without it the defaults hold"
         raise InputError(f"cannot read the policy {file}: {error.strerror}", remedy=remedy) from error
     except ValueError as error:  # not UTF-8, not TOML
-        raise InputError(f"{file} is not TOML: {error}") from error
+        remedy = 'for example, in two lines: [limits], memory = "512MiB"'
+        raise InputError(f"{file} is not TOML: {error}", remedy=remedy) from error
 
 
 def environment_of(items: list[str] | None) -> dict[str, str]:

@@ -61,7 +61,8 @@ def _begins(line: str) -> bool:
 
 def check_size(size: int) -> None:
     if size > MAX_STATEMENT:
-        raise InputError(f"a statement of more than {MAX_STATEMENT} characters")
+        remedy = "a file is for what is long: dayfly run FILE, and --in for data"
+        raise InputError(f"a statement of more than {MAX_STATEMENT} characters", remedy=remedy)
 
 
 def is_whole(sandbox: Sandbox, language: str, lines: list[str]) -> bool:
