@@ -91,10 +91,19 @@ class Bridge:
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        while not self._run_until_stopped():
+            pass
         with suppress(RuntimeError):  # a generator that does not want to end
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
+
+    def _run_until_stopped(self) -> bool:
+        """What a user's callback raises goes to its caller; these two also end the loop, but other callers need it still."""
+        try:
+            self._loop.run_forever()
+        except (SystemExit, KeyboardInterrupt):
+            return False
+        return True
 
     def run(self, make: Callable[[], Awaitable[T]]) -> T:
         """The result of the awaitable that ``make`` makes on the loop, in the caller's context."""
@@ -134,7 +143,7 @@ class Bridge:
 
     @property
     def on_loop(self) -> bool:
-        return threading.get_ident() == self._thread.ident
+        return threading.current_thread() is self._thread  # an ident may be another thread's by now
 
     def _check(self) -> None:
         if not self.is_ours:

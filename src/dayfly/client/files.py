@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import AsyncIterator
-from functools import partial
 from typing import TYPE_CHECKING
 
 from dayfly.client import trees
@@ -81,7 +80,7 @@ class AsyncFiles:
         """
         name, target, limit = path_text(path), local_path(local), self._most(limit)
         async with Worker("download") as worker:
-            part = await worker.do(partial(_part_file, target, name))
+            part = await worker.do(_part_file, target, name, undo=PartFile.discard)
             try:
                 size = await pouring(self.stream(name, limit=limit), worker, part.write)
                 await worker.do(part.commit)
@@ -112,7 +111,7 @@ class AsyncFiles:
         source = local_path(local)
         name = source.name if path is None else path_text(path)
         async with Worker("upload") as worker:
-            file = await worker.do(LocalFile, source)
+            file = await worker.do(LocalFile, source, undo=LocalFile.close)
             try:
                 return await self.write(name, reading(worker, file.read), mode=mode)
             finally:
@@ -194,7 +193,7 @@ class AsyncFiles:
         name, target = path_text(path), local_path(local)
         caps = trees.Caps(size=self._most(limit), members=whole_number("members", members))
         async with Worker("download") as worker:
-            unpacking = await worker.do(trees.Unpacking, target, caps)
+            unpacking = await worker.do(trees.Unpacking, target, caps, undo=trees.Unpacking.discard)
             try:
                 await pouring(self._backend.pack_tree(name), worker, unpacking.feed)
                 return await worker.do(unpacking.commit)

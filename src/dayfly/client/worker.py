@@ -34,27 +34,39 @@ class Worker:
         self._name = name
         self._started = False
 
-    async def do(self, function: Callable[..., T], /, *args: Any) -> T:
-        """``function(*args)`` on the thread. Raises what it raises. If cancelled, returns at once and the job goes on."""
+    async def do(self, function: Callable[..., T], /, *args: Any, undo: Callable[[T], object] | None = None) -> T:
+        """``function(*args)`` on the thread. Raises what it raises. If cancelled, returns at once and the job goes on; what
+        it gives then belongs to nobody, and ``undo`` gets it, on a thread of its own."""
         outcome: asyncio.Future[T] = self._loop.create_future()
 
         def job() -> None:
             try:
                 value = self._context.run(function, *args)
-            except StopIteration as error:  # a future cannot carry it
-                self._report(outcome, None, RuntimeError(f"StopIteration from {function!r}: {error}"))
+            except (
+                StopIteration,
+                asyncio.CancelledError,
+            ) as error:  # a future cannot carry it, or would mean another thing
+                self._report(outcome, None, RuntimeError(f"{type(error).__name__} from {function!r}: {error}"), None)
             except BaseException as error:  # noqa: BLE001  # it belongs to whoever waits
-                self._report(outcome, None, error)
+                self._report(outcome, None, error, None)
             else:
-                self._report(outcome, value, None)
+                self._report(outcome, value, None, undo)
 
         self._start()
         self._jobs.put(job)
         return await outcome
 
-    def _report(self, outcome: asyncio.Future[T], value: T | None, error: BaseException | None) -> None:
+    def _report(
+        self,
+        outcome: asyncio.Future[T],
+        value: T | None,
+        error: BaseException | None,
+        undo: Callable[[Any], object] | None,
+    ) -> None:
         def settle() -> None:
             if outcome.done():
+                if undo is not None:
+                    threading.Thread(target=undo, args=(value,), name=f"dayfly-undo-{self._name}", daemon=True).start()
                 return
             if error is None:
                 outcome.set_result(value)  # type: ignore[arg-type]
