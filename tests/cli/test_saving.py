@@ -213,3 +213,18 @@ def test_results_are_saved_even_if_the_sandbox_is_gone(sandbox: Sandbox, room: R
     assert saver.collect(Execution(Outcome.SANDBOX_ENDED, results=(Result({"image/png": b"x"}),))) == [
         Saved("chart-1.png", 1)
     ]
+
+
+def test_files_and_results_together_are_capped(
+    sandbox: Sandbox, room: Room, out: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saving, "MAX_FILES", 5)
+    listed(room)
+    saver = Saver(sandbox, out)
+    room.files = {"chart-2.svg": b"mine", "other": b"1"}
+    listed(room, home=[info("chart-2.svg"), info("other")])
+    results = tuple(Result({"image/svg+xml": f"<svg>{number}</svg>"}) for number in range(50_000))
+    saved = saver.collect(Execution(Outcome.OK, results=results))
+    assert [one.name for one in saved] == ["chart-2.svg", "other", "chart-1.svg", "chart-3.svg", "chart-4.svg"]
+    assert (out / "chart-2.svg").read_bytes() == b"mine"
+    assert "more than 5 files and results" in capsys.readouterr().err

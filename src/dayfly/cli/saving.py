@@ -150,10 +150,12 @@ class Saver:
         return _save(folder, parts, self._sandbox.files.stream(b"/".join(parts), limit=limit))
 
     def _results(self, folder: Folder, execution: Execution, taken: set[str]) -> list[Saved]:
-        saved = []
-        for stem, suffix, content in _contents(execution.results):
-            name = _free(stem, suffix, taken)
-            taken.add(name)
+        saved: list[Saved] = []
+        most = MAX_FILES - len(taken)
+        for name, content in _named(_contents(execution.results), taken):
+            if len(saved) == most:
+                note(f"more than {MAX_FILES} files and results: the rest is not saved")
+                break
             try:
                 saved.append(Saved(name, _save(folder, (os.fsencode(name),), iter([content]))))
             except (UnsafeTree, InputError) as error:  # a directory has that name
@@ -194,15 +196,19 @@ def _contents(results: tuple[Result, ...]) -> Iterator[tuple[str, str, bytes]]:
 
 def _content(mime: str, value: Any) -> bytes:
     if mime == "application/json":
-        return json.dumps(value, indent=2).encode()
+        return json.dumps(value).encode()  # not indented: that could make a hundred times as much of it
     if isinstance(value, bytes):
         return value
     text = f"{_HTML}{value}\n" if mime == "text/html" else str(value)
     return text.encode("utf-8", "backslashreplace")
 
 
-def _free(stem: str, suffix: str, taken: set[str]) -> str:
-    number = 1
-    while f"{stem}-{number}.{suffix}" in taken:
-        number += 1
-    return f"{stem}-{number}.{suffix}"
+def _named(contents: Iterator[tuple[str, str, bytes]], taken: set[str]) -> Iterator[tuple[str, bytes]]:
+    """Each with a name of its own, numbered by kind; ``taken`` are the names of files that the run left."""
+    numbers: dict[str, int] = {}
+    for stem, suffix, content in contents:
+        name = ""
+        while not name or name in taken:
+            number = numbers[suffix] = numbers.get(suffix, 0) + 1
+            name = f"{stem}-{number}.{suffix}"
+        yield name, content
