@@ -53,8 +53,11 @@ async def cells_die_with_a_host_process_that_is_killed(subject: Subject) -> None
         async with _held(subject, code) as holder:
             processes = descendants(holder.process.pid)
             assert processes
+            assert subject.traces()
             holder.kill()
             assert not await gone(processes, SOON), f"still there after {SOON} s, agent: {code[:20]!r}"
+        assert await asyncio.to_thread(subject.boundary.sweep) == 1
+        assert not subject.traces(), f"left after sweep: {subject.traces()}"
 
 
 async def sweep_clears_what_dead_processes_left_and_spares_the_living(subject: Subject) -> None:
