@@ -274,10 +274,10 @@ class Execution:
     @property
     def explanation(self) -> str:
         """How it ended, in one sentence for a model or a person, such as ``"stopped after 30 s, when its time was over
-        (timeout= or limits.run_seconds); variables are kept"``. Empty when ``ok``.
+        (timeout= or limits.run_seconds); variables are kept"``. Empty when all is well.
         """
         if self.ok:
-            return ""
+            return _ending(self.exit_code, self.state_survived)
         amounts = {one.name: f" is {amount_text(one.name, one.value)}" for one in self.limits}
         limit = f"limits.{self.limit}{amounts.get(self.limit, '')}" if self.limit else ""
         cause = _CAUSES.get(self.outcome, _exit)(self, limit)
@@ -421,3 +421,9 @@ _CAUSES: Mapping[Outcome, Callable[[_Ended, str], str]] = {
     Outcome.KERNEL_DIED: _death,
     Outcome.SANDBOX_ENDED: _end,
 }
+
+
+def _ending(exit_code: int | None, survived: bool) -> str:
+    """What is to be said of a run without an error: Bash's exit code, and its own end."""
+    parts = [f"exit code {exit_code}"] if exit_code else []
+    return "; ".join([*parts, *([] if survived else ["the code ended its interpreter: variables are lost"])])

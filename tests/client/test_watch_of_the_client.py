@@ -1,68 +1,47 @@
-"""A watch tells what callers did, not how dayfly did it."""
+"""A watch tells what callers did, not how dayfly did it, and can be closed at any moment."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import threading
 
-import pytest
-
-from dayfly import AsyncWatch, Change
-from dayfly.client import watch
-
-SCRATCH = "/home/.dayfly-0123456789abcdef"
-OTHER = "/home/.dayfly-fedcba9876543210"
+from dayfly import Sandbox
 
 
-async def told(*news: tuple[str, str]) -> list[Change]:
-    async def source() -> AsyncIterator[tuple[str, str]]:
-        yield "ready", "/home"
-        for one in news:
-            yield one
-
-    following = AsyncWatch(None, source())
-    await following.ready()
-    return [change async for change in following]
-
-
-WRITE = [("created", SCRATCH), ("modified", SCRATCH), ("renamed", "/home/f")]
-
-
-async def test_a_write_is_a_new_file_and_the_next_one_changes_it() -> None:
-    assert await told(*WRITE) == [("created", "/home/f")]
-    assert await told(*WRITE, *WRITE) == [("created", "/home/f"), ("modified", "/home/f")]
-    assert await told(*WRITE, ("removed", "/home/f"), *WRITE) == [
-        ("created", "/home/f"),
-        ("removed", "/home/f"),
-        ("created", "/home/f"),
-    ]
+def test_a_file_that_is_written_whole_is_created_or_modified_and_nothing_else_is_told() -> None:
+    with Sandbox(image="python") as sandbox, sandbox.files.watch(".") as watch:
+        sandbox.files.write("f", "1")
+        sandbox.files.write("f", "2")
+        sandbox.files.remove("f")
+        changes = []
+        while not changes or changes[-1].kind != "removed":
+            change = watch.next()
+            assert change is not None
+            changes.append(change)
+    names = {change.path.rpartition("/")[2] for change in changes}
+    kinds = [change.kind for change in changes]
+    assert names == {"f"}
+    assert (kinds[0], kinds[-1], "modified" in kinds, "renamed" in kinds) == ("created", "removed", True, False)
 
 
-async def test_a_write_of_a_new_name_only_is_a_new_file() -> None:
-    assert await told(("created", SCRATCH), ("created", "/home/f"), ("removed", SCRATCH)) == [("created", "/home/f")]
+def test_closing_ends_a_next_that_waits_in_another_thread() -> None:
+    with Sandbox(image="python") as sandbox:
+        watch = sandbox.files.watch(".")
+        found: list[object] = []
+        waiting = threading.Thread(target=lambda: found.append(watch.next()))
+        waiting.start()
+        while watch._inner._waiting is None:
+            sandbox.run_code("1")
+        watch.close()
+        waiting.join(10)
+        assert found == [None]
+        assert watch.next() is None
+        watch.close()
 
 
-async def test_a_write_that_is_given_up_is_nothing() -> None:
-    gone = [("created", SCRATCH), ("modified", SCRATCH), ("removed", SCRATCH)]
-    assert await told(*gone, ("renamed", "/home/g")) == [("renamed", "/home/g")]
-
-
-async def test_writes_beside_each_other_and_renames_elsewhere_are_told_apart() -> None:
-    news = [
-        ("created", SCRATCH),
-        ("created", OTHER),
-        ("renamed", "/home/d/x"),
-        ("renamed", "/home/f"),
-        ("renamed", "/home/g"),
-    ]
-    assert await told(*news) == [("renamed", "/home/d/x"), ("created", "/home/f"), ("created", "/home/g")]
-
-
-async def test_names_that_only_look_alike_are_told() -> None:
-    assert await told(("created", "/home/.dayfly-notes")) == [("created", "/home/.dayfly-notes")]
-
-
-async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "_MOST_NAMES", 3)
-    news = [("created", f"/home/.dayfly-{number:016x}") for number in range(10)]
-    news += [("created", f"/home/{number}") for number in range(10)]
-    assert len(await told(*news)) == 10
+def test_connections_that_nobody_holds_any_more_give_their_places_back() -> None:
+    serve = "import socket, threading\nserver = socket.create_server(('127.0.0.1', 9003))\nthreading.Thread(target=lambda: [server.accept() for _ in range(200)], daemon=True).start()"
+    with Sandbox(image="python") as sandbox:
+        assert sandbox.run_code(serve).ok
+        for _ in range(120):  # there are places for 48
+            sandbox.connect_port(9003)
+        assert sandbox.run_code("1").ok

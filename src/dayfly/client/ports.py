@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import weakref
+from contextlib import suppress
 from typing import Any, Self
 
 from dayfly.client.arguments import bytes_of
@@ -17,6 +20,8 @@ class AsyncPort:
     def __init__(self, sandbox: object, connection: Any) -> None:
         self._sandbox = sandbox  # kept, so that the sandbox lives as long as this is used
         self._connection = connection
+        self._forgotten = weakref.finalize(self, _close_later, asyncio.get_running_loop(), connection)
+        self._forgotten.atexit = False
 
     @classmethod
     async def connect(cls, sandbox: object, backend: Backend, port: int) -> AsyncPort:
@@ -41,6 +46,7 @@ class AsyncPort:
 
     async def close(self) -> None:
         """Both directions at once. Idempotent."""
+        self._forgotten.detach()
         await self._connection.close()
 
     async def __aenter__(self) -> Self:
@@ -48,3 +54,9 @@ class AsyncPort:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+def _close_later(loop: asyncio.AbstractEventLoop, connection: Any) -> None:
+    """One that nobody can close any more must not keep its place. Called on any thread."""
+    with suppress(RuntimeError):  # the loop is closed, and the sandbox with it
+        loop.call_soon_threadsafe(lambda: asyncio.ensure_future(connection.close()))

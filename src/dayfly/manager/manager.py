@@ -120,7 +120,7 @@ class Manager:
     def _boundary(self, name: str) -> Boundary:
         boundary = self._boundaries.get(name)
         if boundary is None:
-            raise PolicyError(f"no boundary {name!r} here; there is {', '.join(self._boundaries)}")
+            raise PolicyError(f"no boundary {name!r} here", remedy=f"there is {', '.join(self._boundaries)}")
         return boundary
 
     async def _sweep_once(self) -> None:

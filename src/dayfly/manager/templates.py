@@ -27,11 +27,11 @@ class Template:
 
     def __post_init__(self) -> None:
         if not 0 < len(self.name) <= 64 or not self.name.isprintable():
-            raise PolicyError(f"a template's name has 1 to 64 printable characters, not {self.name!a:.80}")
+            raise PolicyError(f"not a template's name: {self.name!a:.80}", remedy="1 to 64 printable characters")
         if not 0 <= self.spares <= MAX_SPARES:
-            raise PolicyError(f"a template has 0 to {MAX_SPARES} spares, not {self.spares}")
+            raise PolicyError(f"not a number of spares: {self.spares}", remedy=f"0 to {MAX_SPARES}")
         if not 1 <= self.spare_seconds <= 86400:
-            raise PolicyError(f"a spare waits for 1 s to a day, not {self.spare_seconds:g} s")
+            raise PolicyError(f"a spare cannot wait for {self.spare_seconds:g} s", remedy="1 second to a day")
 
 
 def fits(spare: Policy, wanted: Policy) -> bool:
