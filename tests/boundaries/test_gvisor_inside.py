@@ -273,6 +273,14 @@ async def test_a_target_below_a_file_is_refused(gvisor: Subject, shared: Path) -
     assert gvisor.traces() == []
 
 
+async def test_dayflys_own_data_cannot_be_mounted(gvisor: Subject, data: Path) -> None:
+    (data / "cells").mkdir(exist_ok=True)
+    (data / "link").symlink_to(data / "cells")
+    for source in (data, data.parent, data / "cells", data / "link"):
+        with pytest.raises(InputError, match="dayfly's own data"):
+            await gvisor.boundary.open(gvisor.make_spec(mounts=(Mount(source, "/data"),)))
+
+
 async def test_an_image_without_a_python_is_one_clear_error(gvisor: Subject, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()

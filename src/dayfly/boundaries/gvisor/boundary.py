@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from dayfly.boundaries.base import Cell, Guarantees, ProbeReport
@@ -104,11 +105,19 @@ class GvisorBoundary:
             started.abandon()
             raise
 
+    def _refuse_own_data(self, source: Path) -> None:
+        """Other sandboxes' files lie there, and for an ordinary user they are all one user's."""
+        data, source = self._paths.data.resolve(), source.resolve()
+        if source == data or source in data.parents or data in source.parents:
+            raise InputError(f"the mount source {source} is, holds or lies in dayfly's own data", remedy="mount a copy")
+
     def _plan(self, spec: SandboxSpec) -> Plan:
         if not _ID.fullmatch(spec.id):
             raise InputError(f"a sandbox id is 32 hexadecimal digits: {spec.id!r}")
         if not _HOSTNAME.fullmatch(spec.hostname):
             raise InputError(f"not a hostname: {spec.hostname!r}")
+        for mount in spec.mounts:
+            self._refuse_own_data(mount.source)
         abilities = self.abilities
         reports = enforcement.report(spec.limits, abilities)
         enforcement.refuse_unenforced(spec, reports, abilities)
