@@ -100,7 +100,7 @@ if os.fork() == 0:
         for fd in range(3): os.close(fd)
         time.sleep(300)
     os._exit(0)
-os.wait(); time.sleep(0.2)
+os.wait()  # by then the daemon is there
 """
     value = await (await shared.python(code)).result()
     assert (value["exit_code"], value["leftovers"]) == (0, 1)
@@ -118,7 +118,7 @@ if os.fork() == 0:
     except PermissionError: pass
     if os.fork() == 0: time.sleep(300)
     os._exit(0)
-os.wait(); time.sleep(0.2)
+os.wait()  # by then the daemon is there
 """
     value = await (await shared.python(code)).result()
     assert (value["exit_code"], value["leftovers"]) == (0, 1)
@@ -128,10 +128,12 @@ os.wait(); time.sleep(0.2)
 async def test_a_process_that_forges_its_groups_in_its_name_is_found(shared: Host) -> None:
     code = """
 import ctypes, os, time
+told, tell = os.pipe()
 if os.fork() == 0:
     ctypes.CDLL(None).prctl(15, b"x\\nGroups:\\t1\\n", 0, 0, 0)
+    os.write(tell, b"x")
     time.sleep(300)
-time.sleep(0.2)
+os.read(told, 1)
 """
     assert (await (await shared.python(code)).result())["leftovers"] == 1
     await nothing_left(shared)

@@ -103,7 +103,6 @@ def test_a_signal_may_be_a_name_or_a_number(landlord: Landlord, sandbox: Sandbox
     assert type(landlord.rooms[0].signals[0]) is int
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGPWR"), reason="the numbers of Linux")
 def test_every_name_has_linuxs_number() -> None:
     for one in signal.Signals:
         assert signal_number(one) == signal_number(int(one)) == int(one)

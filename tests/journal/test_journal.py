@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dayfly.errors import HostError, InputError
-from dayfly.journal import SERVER, Journal, Problem, Reader, Signer, audit
+from dayfly.journal import SERVER, Journal, Problem, Reader, Signer, audit, writer
 from dayfly.journal.store import SignedHead
 
 SECRET = bytes(range(32))
@@ -184,6 +184,15 @@ def test_many_threads_at_once_lose_nothing_and_share_commits(journal: Journal, p
     for thread in threads:
         thread.join()
     assert len(list(Reader(path).entries())) == 8 * 50 + 3
+    assert problems(path) == []
+
+
+def test_ends_that_are_not_in_memory_any_more_are_read_again(
+    journal: Journal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "MAX_HEADS", 2)
+    for number in range(20):
+        assert journal.append(f"s{number % 5}", "tick", {}).result(5).number == number // 5 + 1
     assert problems(path) == []
 
 

@@ -122,9 +122,9 @@ async def test_a_forked_process_that_shows_things_sends_nothing(room: Room) -> N
 
 
 async def test_threads_print_on_between_runs_and_it_comes_with_the_next(room: Room) -> None:
-    code = "import threading, time\nthreading.Timer(0.05, print, ['later']).start()"
+    code = "import threading\ngo = threading.Event()\nthread = threading.Thread(target=lambda: (go.wait(), print('later')))\nthread.start()"
     assert (await room.run(code, context="late")).stdout == ""
-    assert (await room.run("import time; time.sleep(0.2)", context="late")).stdout == "later\n"
+    assert (await room.run("go.set(); thread.join()", context="late")).stdout == "later\n"
 
 
 @pytest.mark.parametrize(
@@ -193,11 +193,16 @@ async def test_a_forged_record_costs_the_forger_the_kernel_and_nobody_else_anyth
 async def test_a_forged_end_of_the_own_run_is_only_the_end_of_that_run(room: Room) -> None:
     code = FIND_CONTROL + (
         'frame(\'{"done": %d, "status": "ok", "error": null, "limit": null, "exit_code": null}\' % RUN)\n'
-        "import time; time.sleep(0.3)"
+        "import os, time\nwhile not os.path.exists('next'): time.sleep(0.01)"
     )
+    await room.run("rm -f next", "bash")
     await room.run("RUN = 2", context="early")
     done = await room.run(code, context="early")
     assert done.status == "ok"
-    late = await room.run("1", context="early")  # whose answer comes while the first one's sleeps, and is one too many
+    call = await room.start(
+        "1", context="early"
+    )  # it waits in the kernel, and the true end of the one before is one too many
+    await room.run("touch next", "bash")
+    late = await room.end(call)
     assert late.status in ("ok", "died")
     assert await room.value("6 * 7") == "42"

@@ -26,7 +26,7 @@ class Opener:
         self.cells: list[ScriptedCell] = []
         self.attempts = 0
         self.refuses = False
-        self.first_is_ill = False
+        self.ill = 0  # so many of the first ones end at once
 
     async def __call__(self, policy: Policy, env: object) -> Life:
         self.attempts += 1
@@ -36,7 +36,7 @@ class Opener:
         boundary = ScriptedBoundary(honest)
         life = await Life.open(boundary, scripted_spec(policy.limits), policy, env={}, prestart=())
         self.cells.append(boundary.cell)
-        if self.first_is_ill and self.attempts == 1:
+        if self.attempts <= self.ill:
             boundary.cell.die(EndReason.CRASHED)
             await life.ended()
         return life
@@ -79,10 +79,18 @@ async def test_after_its_end_there_is_a_new_one() -> None:
 async def test_one_that_ends_while_many_wait_is_handed_to_none_of_them() -> None:
     opener = Opener()
     all_of_them = Conversations(opener)
-    opener.first_is_ill = True
+    opener.ill = 1
     lives = await asyncio.gather(*(all_of_them.get_or_create("t", "c", Policy()) for _ in range(10)))
     assert (opener.attempts, len(set(lives)), lives[0].end_reason) == (2, 1, None)
     await lives[0].close()
+
+
+async def test_sandboxes_that_all_end_at_once_are_an_error_and_not_a_loop() -> None:
+    opener = Opener()
+    opener.ill = 1000
+    with pytest.raises(BoundaryUnusable, match="in a row"):
+        await Conversations(opener).get_or_create("t", "c", Policy())
+    assert opener.attempts == 3
 
 
 async def test_a_failure_is_told_to_all_who_wait_and_the_next_call_tries_again() -> None:

@@ -14,6 +14,9 @@ from dayfly.journal.entry import HEAD, Head
 
 __all__ = ["Signer", "Verifier"]
 
+KEY_BYTES = 32
+"""Of an Ed25519 key (RFC 8032)."""
+
 
 class Verifier:
     """Judges signatures with a public key of 32 bytes."""
@@ -46,8 +49,8 @@ class Signer:
                 f"others may read the key {path}", remedy=f"chmod 600 {path}, and think of making a new one"
             )
         secret = path.read_bytes()
-        if len(secret) != 32:
-            raise HostError(f"{path} is not a key of 32 bytes", remedy="restore it from a backup")
+        if len(secret) != KEY_BYTES:
+            raise HostError(f"{path} is not a key of {KEY_BYTES} bytes", remedy="restore it from a backup")
         return cls(secret)
 
     @property

@@ -34,6 +34,11 @@ VERIFY = "dayfly journal verify"
 MAX_WAITING = 10_000
 """Entries that may wait for the disk; who brings more is refused."""
 
+MAX_HEADS = 10_000
+"""Chains whose ends are kept in memory; a server sees any number of them in its life."""
+
+SALT_BYTES = 16
+
 MAX_NAME = 256
 """Characters of a chain, kind or tenant."""
 
@@ -90,7 +95,10 @@ class Journal:
         ``contents`` (name to bytes) can be erased later: facts get their salted digest and size under "contents". Raises
         ``InputError`` for facts that are no JSON, ``HostError`` when too much waits.
         """
-        kept = [Content(name, secrets.token_bytes(16), data[:MAX_CONTENT]) for name, data in (contents or {}).items()]
+        kept = [
+            Content(name, secrets.token_bytes(SALT_BYTES), data[:MAX_CONTENT])
+            for name, data in (contents or {}).items()
+        ]
         whole = dict(facts)
         if kept:
             whole["contents"] = {
@@ -186,6 +194,8 @@ class Journal:
 
     def _transaction(self, work: Callable[[], T]) -> T:
         """All of ``work`` or nothing. Raises ``HostError``."""
+        if len(self._heads) > MAX_HEADS:
+            self._heads.clear()  # they are in the file, too
         before = dict(self._heads)
         try:
             self._connection.execute("BEGIN IMMEDIATE")
@@ -242,10 +252,6 @@ class Journal:
         if not self._signer.verifier.accepts(head, row[2]):
             raise HostError(f"the journal's chain {chain} does not end as this server wrote it", remedy=VERIFY)
         return head
-
-    def forget(self, chain: str) -> None:
-        """No more entries of this chain are expected: let go of what is kept in memory for it."""
-        self._do(lambda: 0 if self._heads.pop(chain, None) is None else 1)
 
     def _sign(self, purpose: str, head: Head) -> None:
         row = (head.chain, head.number, head.hash, self._signer.sign(head, purpose))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
-from dayfly.errors import InputError
+from dayfly.errors import BoundaryUnusable, InputError
 from dayfly.policy import Policy
 from dayfly.sandbox import Life
 
@@ -17,6 +17,9 @@ __all__ = ["Conversations"]
 
 MAX_KEY = 256
 """Characters of a tenant's or a conversation's key."""
+
+MAX_TRIES = 3
+"""Sandboxes that one call opens when each ends before it can be handed out."""
 
 Key = tuple[str, str]
 
@@ -37,11 +40,11 @@ class Conversations:
     ) -> Life:
         """The conversation's live sandbox, or a new one. ``env`` counts only for a new one.
 
-        Raises ``InputError`` if the live one has another policy, and what opening raises. A caller that is cancelled takes
+        Raises ``InputError`` if the live one has another policy, what opening raises, and ``BoundaryUnusable`` if each new one ends at once. A caller that is cancelled takes
         nothing from the others who wait.
         """
         key = (_key("tenant", tenant), _key("conversation", conversation))
-        while True:
+        for _ in range(MAX_TRIES):
             opening = self._lives.get(key)
             if opening is None:
                 opening = self._lives[key] = asyncio.ensure_future(self._open(key, policy, dict(env or {})))
@@ -55,6 +58,7 @@ class Conversations:
                     remedy="use another conversation key, or close that sandbox first",
                 )
             return life
+        raise BoundaryUnusable(f"{MAX_TRIES} sandboxes in a row ended at once", remedy="run: dayfly doctor")
 
     def find(self, tenant: str, conversation: str) -> Life | None:
         """The conversation's live sandbox, if there is one."""

@@ -22,6 +22,9 @@ __all__ = ["Spares"]
 CLAIM_SECONDS = 2.0
 """For a spare to take on its policy and environment; it takes 1 ms. One that does not is not healthy."""
 
+RETIREMENT_MARGIN = 60.0
+"""Seconds beyond a spare's age until the sandbox's own clocks would end it: retiring comes first, also on a busy machine."""
+
 REFILL_PAUSE = 0.1
 """Seconds after a claim before the next one is opened while others are left: opening takes a core, and whoever has just
 claimed one is about to use it."""
@@ -122,7 +125,7 @@ class Spares:
     def _patient_policy(self) -> Policy:
         """The template's, but for its clocks: they start at the claim. Spares are retired here, by age."""
         policy = self.template.policy
-        patience = self.template.spare_seconds + 60
+        patience = self.template.spare_seconds + RETIREMENT_MARGIN
         clocks = {"lifetime_seconds": patience, "idle_seconds": patience}
         return policy.model_copy(update={"limits": policy.limits.model_copy(update=clocks)})
 
