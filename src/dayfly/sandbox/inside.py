@@ -10,7 +10,7 @@ from dayfly.boundaries.base import CellEnd
 from dayfly.errors import DayflyError, InputError, SandboxEnded
 from dayfly.limits import Limits
 from dayfly.sandbox.failures import translate
-from dayfly.sandbox.link import Link, LinkLost, OperationFailed
+from dayfly.sandbox.link import Call, Link, LinkLost, OperationFailed
 from dayfly.spec import EndReason, LimitReport
 from dayfly.wire import operations
 from dayfly.wire.errors import ProtocolError, RemoteProtocolError
@@ -73,6 +73,13 @@ class Inside:
                 f"the request is too large or malformed: {caught}", remedy="put large content into a file"
             )
         raise caught
+
+    async def send(self, call: Call, data: bytes) -> bool:
+        """Send all of ``data`` to what runs inside; false if it has ended before. Raises the public errors."""
+        try:
+            return await call.send_data(operations.STDIN, data)
+        except FAILURES as caught:
+            raise await self.error(caught) from None
 
     def smaller(self, name: str, asked: int | None) -> int:
         """A cap in bytes that may only tighten what the policy says."""

@@ -57,11 +57,7 @@ class PortConnection:
 
     async def write(self, data: bytes) -> None:
         """Send all of ``data``. Raises ``ConnectionResetError`` if the other side is gone."""
-        try:
-            sent = await self._call.send_data(ops.STDIN, data)
-        except FAILURES as caught:
-            raise await self._inside.error(caught) from None
-        if not sent:
+        if not await self._inside.send(self._call, data):
             raise ConnectionResetError("the connection inside is closed")
 
     def write_eof(self) -> None:

@@ -116,11 +116,7 @@ class RunningProcess:
 
     async def write_stdin(self, data: bytes) -> None:
         """Raises ``BrokenPipeError`` when the command has ended, ``SandboxEnded`` when the sandbox has."""
-        try:
-            sent = await self._call.send_data(ops.STDIN, data)
-        except FAILURES as caught:
-            raise await self._inside.error(caught) from None
-        if not sent:
+        if not await self._inside.send(self._call, data):
             raise BrokenPipeError("the command has ended")
 
     async def close_stdin(self) -> None:
