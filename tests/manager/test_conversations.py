@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
@@ -117,6 +118,24 @@ async def test_a_caller_that_gives_up_takes_nothing_from_the_others() -> None:
     assert opener.attempts == 1
     assert isinstance(lives[0], Life)
     await lives[0].close()
+
+
+async def test_a_failure_that_nobody_waits_for_any_more_is_no_noise() -> None:
+    noise: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: noise.append(context))
+    opener = Opener()
+    opener.refuses = True
+    all_of_them = Conversations(opener)
+    call = asyncio.ensure_future(all_of_them.get_or_create("t", "c", Policy()))
+    await asyncio.sleep(0.5)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await asyncio.sleep(1)
+    assert (opener.attempts, len(all_of_them)) == (1, 0)
+    del call
+    gc.collect()
+    assert noise == []
 
 
 async def test_another_policy_for_the_same_conversation_is_refused_and_not_ignored() -> None:

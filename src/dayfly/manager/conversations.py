@@ -48,6 +48,7 @@ class Conversations:
             opening = self._lives.get(key)
             if opening is None:
                 opening = self._lives[key] = asyncio.ensure_future(self._open(key, policy, dict(env or {})))
+                opening.add_done_callback(_look)
             life = await asyncio.shield(opening)
             if life.end_reason is not None:  # it ended while we waited for our turn
                 self._forget(key, opening)
@@ -86,6 +87,12 @@ class Conversations:
         if self._lives.get(key) is opening:
             del self._lives[key]
             self._watching.pop(key, None)
+
+
+def _look(opening: asyncio.Task[Life]) -> None:
+    """Whoever waits hears of a failure; where nobody does any more, it is no news for a log."""
+    if not opening.cancelled():
+        opening.exception()
 
 
 def _key(what: str, value: object) -> str:
