@@ -203,6 +203,27 @@ async def test_the_next_run_prints_and_can_be_interrupted_whatever_the_last_one_
     await room.host.ask("context.remove", context="mended")
 
 
+async def test_an_interrupt_as_guarded_code_ends_hits_this_run_and_not_the_next(room: Room) -> None:
+    for _ in range(12):
+        call = await room.start("console.log('go'); await new Promise(() => {})", "javascript", context="tight")
+        await call.output(b"go\n")
+        await call.cancel()
+        await call.result()
+        done = await js(room, "let s = 0; for (let i = 0; i < 1e6; i++) s += i; s", context="tight")
+        assert (done.status, done.text) == ("ok", "499999500000"), done
+    await room.host.ask("context.remove", context="tight")
+
+
+async def test_listeners_of_the_code_hear_no_signal_of_the_kernels_own(room: Room) -> None:
+    await js(room, "process.on('SIGINT', () => console.log('heard'))", context="listening")
+    await room.interrupt("console.log('go'); await new Promise(() => {})", "javascript", context="listening", grace=5.0)
+    done = await js(
+        room, "await new Promise((r) => setTimeout(r)); process.listenerCount('SIGINT')", context="listening"
+    )
+    assert (done.stdout, done.text) == ("", "2")
+    await room.host.ask("context.remove", context="listening")
+
+
 @pytest.mark.parametrize(
     "code", ["new Uint8Array(2 ** 40)", "'x'.repeat(2 ** 29).repeat(8)", "Buffer.alloc(2 ** 33 * 1000)"]
 )

@@ -63,6 +63,9 @@ class Codec:
     loses_interrupts = False
     """Whether processes of a run can miss a SIGINT while they are being born, and are to get another."""
 
+    interrupted = False
+    """Whether the driver's process got SIGINT since the last request."""
+
     def __init__(self) -> None:
         self._reader = Reader()
 
@@ -79,6 +82,9 @@ class Codec:
         record: dict[str, object] = {"run": run, "code": code, "cap": cap}
         if environment is not None:
             record["env"] = dict(environment)
+        if self.interrupted:
+            record["settle"] = True
+            self.interrupted = False
         return encode(record)
 
     def wanted(self) -> int:

@@ -1,5 +1,5 @@
 // The JavaScript kernel, given to node -e. It speaks records (4 bytes of length, big endian, then JSON) on the descriptor
-// DAYFLY_CONTROL: takes {"run", "code", "cap"}, sends {"ready"}, {"display"} and {"done"}; see records.py.
+// DAYFLY_CONTROL: takes {"run", "code", "cap", "settle"}, sends {"ready"}, {"display"} and {"done"}; see records.py.
 //
 // Cells are evaluated by V8's inspector in its REPL mode, as the console of a browser does: top-level await, `let`,
 // `const` and `class` that may be declared again. SIGINT breaks synchronous code by the watchdog of `vm`, and waiting
@@ -25,6 +25,7 @@
   const MAX_TEXT = 8 * 1024; // characters of an error's message; records.py has the reasons
   const HARD_LIMIT = 32 * 1024 * 1024; // bytes of one record; records.py again
   const HIDDEN = '__dayfly__';
+  const SETTLE_MILLISECONDS = 20; // for the watchdog's thread to start, on a busy machine too
 
   const session = new inspector.Session();
   session.connect();
@@ -328,6 +329,8 @@
   const writes = { stdout: plainWrite(1), stderr: plainWrite(2) };
   const original = {
     exit: process.exit,
+    kill: process.kill,
+    setImmediate,
     console: new Console({
       stdout: { write: writes.stdout },
       stderr: { write: writes.stderr },
@@ -357,6 +360,31 @@
 
   function interrupted() {
     if (stop) stop(INTERRUPTED);
+  }
+
+  // A SIGINT for the run before may still be on its way, and would hit the next one. Through node's loop: there they come
+  // in order, so one of our own is the last. Through the watchdog of `vm`: a signal that comes as the guarded code ends is
+  // left in its semaphore, and breaks what is guarded next (Node 18 to 20), so something is that is worth nothing.
+  async function settle() {
+    const others = process.listeners('SIGINT');
+    await new Promise((resolve) => {
+      process.once('SIGINT', resolve);
+      for (const other of others) process.removeListener('SIGINT', other); // ours is there: none ends the process
+      original.kill.call(process, process.pid, 'SIGINT');
+    });
+    await new Promise((resolve) => original.setImmediate(resolve));
+    for (const other of others) process.on('SIGINT', other);
+    for (let tries = 0; tries < 10 && isBroken(); tries += 1);
+  }
+
+  function isBroken() {
+    try {
+      breakable(() => Atomics.wait(pause, 0, 0, SETTLE_MILLISECONDS));
+      return false;
+    } catch (error) {
+      if (error !== INTERRUPTED) throw error;
+      return true;
+    }
   }
 
   // The agent's way of killing may send one.
@@ -390,6 +418,7 @@
     cap = Math.min(request.cap, HARD_LIMIT);
     process.exitCode = undefined;
     restore();
+    if (request.settle) await settle();
     let outcome = { status: 'ok', error: null, limit: null, exit_code: null };
     try {
       await runCell(request.code, name);

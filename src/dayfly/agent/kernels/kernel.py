@@ -237,6 +237,7 @@ class Kernel:
     # --- end ------------------------------------------------------------------------------------------------------
 
     def interrupt(self) -> None:
+        self._codec.interrupted = True
         send_signal(self.pid, signal.SIGCONT)  # a stopped process takes no SIGINT
         send_signal(self.pid, signal.SIGINT)
 
