@@ -24,6 +24,21 @@ for line in sys.stdin:
     sys.stdout.write(repr(eval(line)) + chr(10)); sys.stdout.flush()
 """
 
+TWO_LOOP = """
+import json, os, select, socket, sys
+ours, theirs = socket.socketpair()
+if not os.fork():
+    ours.close()
+    while line := theirs.recv(65536):
+        theirs.send(json.dumps({"value": repr(eval(json.loads(line)["code"]))}).encode())
+    os._exit(0)
+theirs.close()
+for line in sys.stdin:
+    ours.send(json.dumps({"code": line}).encode())
+    sys.stdout.write(json.loads(ours.recv(65536))["value"] + chr(10)); sys.stdout.flush()
+"""
+"""The least of what an agent is: the user's code is in another process than what the host talks to."""
+
 IPYTHON_LOOP = """
 import sys, io
 from IPython.core.interactiveshell import InteractiveShell
@@ -190,6 +205,8 @@ def contenders(plain_image: str, rich_image: str) -> list[Contender]:
     found: list[Contender] = [
         BareRunsc("bare runsc, python", plain, PLAIN_LOOP, one_cpu=False),
         BareRunsc("bare runsc, python, 1 CPU", plain, PLAIN_LOOP, one_cpu=True),
+        BareRunsc("bare runsc, two processes", plain, TWO_LOOP, one_cpu=False),
+        BareRunsc("bare runsc, two processes, 1 CPU", plain, TWO_LOOP, one_cpu=True),
         Dayfly("dayfly, plain kernel", plain_image),
         Dayfly("dayfly, plain kernel, 2 CPUs", plain_image, cpus=2),
         BareRunsc("bare runsc, IPython", rich, IPYTHON_LOOP, one_cpu=False),

@@ -15,6 +15,8 @@ RATIOS = [
     ("dayfly, plain kernel: cold start, ms", "bare runsc, python, 1 CPU: cold start, ms", "<= 1.5"),
     ("dayfly, plain kernel, 2 CPUs: cold start, ms", "bare runsc, python: cold start, ms", "<= 1.5"),
     ("dayfly, plain kernel: cold start, ms", "bare runsc, python: cold start, ms", "<= 1.5"),
+    ("dayfly, plain kernel: cold start, ms", "bare runsc, two processes, 1 CPU: cold start, ms", "floor"),
+    ("dayfly, plain kernel, 2 CPUs: cold start, ms", "bare runsc, two processes: cold start, ms", "floor"),
     ("dayfly, IPython kernel: cold start, ms", "bare runsc, IPython, 1 CPU: cold start, ms", "<= 1.3"),
     ("dayfly, IPython kernel, 2 CPUs: cold start, ms", "bare runsc, IPython: cold start, ms", "<= 1.3"),
     ("dayfly, IPython kernel: cold start, ms", "bare runsc, IPython: cold start, ms", "<= 1.3"),
@@ -30,9 +32,12 @@ NOTES = """
 
 - "Bare runsc" is `runsc run` of the same image's Python with a loop over its standard input: no caps, no agent, no second user, no kernel to keep state
   in. dayfly's default is one CPU, so it is compared with a bare runsc that is bound to one, and with two CPUs to one that has two.
-- What the plain kernel's cold start has beyond the bare one, measured with the build of 2024 (of September 2026): some 10 ms until runsc starts
-  (a mount namespace and two mounts), 16 ms (14) for the agent's modules, 28 ms (10) for the fork that becomes the kernel, 20 ms (6) until that kernel
-  has taken its user, limits and modules. With version 1 cgroups, joining them cost another 9 to 30 ms until it was done by thread.
+- "Two processes" is the least of what an agent is: the user's code runs in a process of its own, apart from the one that the host talks
+  to, and JSON goes between them. It is the floor of a design in which code cannot lie about itself: its fork alone takes 15 to 30 ms here.
+- What the plain kernel's cold start has beyond the bare one, measured with the build of 2024 (of September 2026): some 9 ms until runsc starts
+  (a skeleton, a mount namespace and two mounts), 12 ms (11) for the agent's modules, 28 ms (10) for the fork that becomes the kernel, 20 ms (6) until
+  that kernel has taken its user, limits and modules. Of binding runsc to one CPU come 15 to 25 ms, on both sides. Tried without gain: forking before the
+  agent's modules are there (the pages that both then touch cost more than the smaller copy saves), Go's garbage collector switched off.
 - A trivial execution crosses four processes: the caller's, dayfly's loop, the agent, the kernel, and back. Inside gVisor on this machine a system call
   takes 6 to 16 us, reading the clock 10 us, and waking a process that sleeps some 100 us.
 - An idle sandbox that was used keeps gVisor's own 2 to 4 % of a core; one that nobody has used yet is frozen after 3 s.

@@ -26,7 +26,7 @@ from dayfly.spec import Image
 
 __all__ = ["agent_for", "bundle"]
 
-_FORMAT = b"dayfly agent 2"  # of the bundle; a change makes new files
+_FORMAT = b"dayfly agent 3"  # of the bundle; a change makes new files
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the zip format's first moment
 _KEPT_SECONDS = 30 * 86400.0  # an old bundle is a megabyte, and making it again takes a tenth of a second
 _COMPILE_SECONDS = 30.0  # for another interpreter to compile some forty small files
@@ -61,10 +61,10 @@ def bundle(sources: Mapping[str, bytes], interpreter: str | None) -> bytes:
     Stored, not compressed: reading is then all there is to do inside.
     """
     compiled = _compiled(sources, interpreter) if interpreter else {}
-    files = {**sources, **compiled, **({_RECORD: _record(compiled)} if compiled else {})}
+    files = {**({_RECORD: _record(compiled)} if compiled else {}), **dict(sorted({**sources, **compiled}.items()))}
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
-        for name in sorted(files):
+        for name in files:  # the record first: zipmain.py expects it there
             entry = zipfile.ZipInfo(name, _EPOCH)
             entry.external_attr = 0o100644 << 16
             entry.create_system = 3  # Unix, wherever it is made
@@ -118,15 +118,18 @@ def _compiled_by(interpreter: str, modules: Mapping[str, bytes], scratch: Path) 
 
 
 def _record(compiled: Mapping[str, bytes]) -> bytes:
-    """All modules in one piece, for zipmain.py: the interpreter's magic number, then their code, marshalled each."""
-    modules = {name: code for name, code in compiled.items() if "/" in name}
-    magic = next(iter(modules.values()))[:_MAGIC_BYTES]
-    found = {}
-    for name in sorted(modules):
+    """The code of all modules in one piece, as zipmain.py says."""
+    magic = next(iter(compiled.values()))[:_MAGIC_BYTES]
+    index, codes = {}, b""
+    for name in sorted(name for name in compiled if "/" in name):
         path = name.removesuffix(".pyc")
         module = path.removesuffix("/__init__").replace("/", ".")
-        found[module] = (path.endswith("/__init__"), f"{path}.py", modules[name][_HEADER_BYTES:])
-    return magic + marshal.dumps(found, agent_pyc.MARSHAL_VERSION)
+        code = compiled[name][_HEADER_BYTES:]
+        index[module] = (path.endswith("/__init__"), f"{path}.py", len(codes), len(codes) + len(code))
+        codes += code
+    main = compiled["__main__.pyc"][_HEADER_BYTES:]
+    parts = (main, marshal.dumps(index, agent_pyc.MARSHAL_VERSION), codes)
+    return magic + b"".join(len(part).to_bytes(4, "little") + part for part in parts)
 
 
 def _put(path: Path, content: bytes) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from dayfly import agent_bundle
+from dayfly.agent import zipmain
 from dayfly.agent.zipmain import Preloaded
 from dayfly.agent_bundle import agent_for, bundle
 from dayfly.errors import HostError
@@ -111,7 +112,9 @@ def test_one_record_holds_all_modules_and_is_what_they_are_imported_from(tmp_pat
     """With a zip whose single modules are all broken, the bundle still starts; with a broken record, from the modules."""
     files = members(agent_for(image(), tmp_path))
     modules = {name for name in files if name.startswith("dayfly/") and name.endswith(".py")}
-    assert len(marshal.loads(files["preloaded"][4:])) == len(modules)
+    parts = zipmain.record(str(agent_for(image(), tmp_path)))
+    assert parts is not None
+    assert len(marshal.loads(parts[1])) == len(modules)
     for number, broken in enumerate(({f"{name}c" for name in modules} | modules, {"preloaded"})):
         path = tmp_path / f"broken{number}.pyz"
         with zipfile.ZipFile(path, "w") as archive:
@@ -123,12 +126,36 @@ def test_one_record_holds_all_modules_and_is_what_they_are_imported_from(tmp_pat
 def test_a_record_gives_each_module_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Afterwards the name is free: code of the user's may have a package of the same one."""
     code = marshal.dumps(compile("value = 7", "one", "exec"))
-    finder = Preloaded("/no/archive", {"only_here": (False, "only_here.py", code)})
+    codes = memoryview(b"before" + code + b"after")
+    finder = Preloaded("/no/archive", {"only_here": (False, "only_here.py", 6, 6 + len(code))}, codes)
     monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
     assert importlib.import_module("only_here").value == 7
     monkeypatch.delitem(sys.modules, "only_here")
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("only_here")
+
+
+def test_a_record_is_found_without_a_look_through_the_zip_and_only_by_the_python_that_it_is_for(tmp_path: Path) -> None:
+    path = agent_for(image(), tmp_path)
+    content = path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        first = archive.infolist()[0]
+    assert (first.filename, first.header_offset) == (zipmain.RECORD.decode(), 0)
+    assert content[: zipmain.HEADER].endswith(zipmain.RECORD)
+    for place in (zipmain.HEADER - 1, zipmain.HEADER):  # another first member, another magic number
+        other = tmp_path / "other.pyz"
+        other.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        assert zipmain.record(str(other)) is None
+
+
+def test_the_first_program_inside_starts_it_with_the_record_and_without(tmp_path: Path) -> None:
+    boot = Path(agent_bundle.__file__).parent / "boundaries/gvisor/boot.py"
+    sources = tmp_path / "sources.pyz"
+    sources.write_bytes(bundle(agent_bundle._sources(), None))
+    for agent in (agent_for(image(), tmp_path), sources):
+        command = [sys.executable, "-I", "-S", str(boot), str(agent)]
+        done = subprocess.run(command, input=b"", capture_output=True, timeout=30, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_every_module_is_compiled_for_this_python_and_never_checked_against_its_source(tmp_path: Path) -> None:

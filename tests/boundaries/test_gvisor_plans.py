@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dayfly.boundaries.gvisor.abilities import Abilities, Tools
 from dayfly.boundaries.gvisor.cgroups import CgroupHome, Counters
-from dayfly.boundaries.gvisor.command import read_only_flags, start_command
+from dayfly.boundaries.gvisor.command import mount_table, quoted, read_only_flags, start_command
 from dayfly.boundaries.gvisor.ending import natural_end
 from dayfly.boundaries.gvisor.enforcement import cgroup_settings, memory_cap, refuse_unenforced, report
 from dayfly.boundaries.gvisor.guard import GROWTH, LONGEST, SHORTEST, Caps, exceeded, next_look
@@ -112,10 +116,8 @@ def test_the_command_of_root_is_this(spec: SandboxSpec) -> None:
     assert [word for word in steps[2].split() if word.startswith("/cg/")] == [
         f"/cg/{name}/dayfly-abababababababab/tasks" for name in ("cpu", "cpuacct", "memory", "pids")
     ]
-    assert steps[2].endswith(
-        f"--bind {spec.image.layers[0].source} {cell}/binds/0 {read_only_flags(spec.image.layers[0].source)}"
-        f" --bind {cell}/meminfo /proc/meminfo ro --overlay {cell}/skeleton:{spec.image.rootfs} {cell}/rootfs"
-    )
+    assert steps[2].endswith(f"--mount {cell}/mounts")
+    assert "--bound" not in steps[2]
     assert steps[3].split() == [
         "/r/runsc",
         f"--root={cell}/root",
@@ -131,6 +133,35 @@ def test_the_command_of_root_is_this(spec: SandboxSpec) -> None:
         f"--bundle={cell}/bundle",
         "cell",
     ]
+
+
+def test_the_mounts_are_these_in_this_order(spec: SandboxSpec) -> None:
+    layout = lay_out(Path("/c"), spec, foreign=False)
+    cell, source = "/c/abababababababab", spec.image.layers[0].source
+    assert mount_table(layout, spec.image.rootfs).splitlines() == [
+        f"{source} {cell}/binds/0 none bind,{read_only_flags(source)} 0 0",
+        f"{cell}/meminfo /proc/meminfo none bind,ro 0 0",
+        f"overlay {cell}/rootfs overlay ro,lowerdir={cell}/skeleton:{spec.image.rootfs} 0 0",
+    ]
+
+
+@given(st.binary(min_size=1, max_size=40).filter(lambda name: b"\0" not in name and b"/" not in name))
+def test_any_name_of_a_file_is_one_field_of_the_table(name: bytes) -> None:
+    field = quoted(Path("/t") / os.fsdecode(name))
+    assert field.isascii()
+    assert not re.search(r"[\s#]", field)
+    assert re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), field.encode()) == b"/t/" + name
+
+
+def test_cgroups_with_a_cpuset_may_unbind_what_joins_them(spec: SandboxSpec, tmp_path: Path) -> None:
+    """Version 2 always has one somewhere above; in version 1, it may be mounted together with another controller."""
+    plain = CgroupHome(1, {"cpu": tmp_path})
+    assert not plain.may_unbind
+    assert CgroupHome(2, {"cpu": tmp_path}).may_unbind
+    (tmp_path / "cpuset.cpus").touch()
+    assert plain.may_unbind
+    layout = lay_out(Path("/c"), spec, foreign=False)
+    assert "--bound" in start_command(replace(ROOT, cgroups=plain), layout, spec)
 
 
 def test_an_ordinary_user_gets_a_user_namespace_and_only_flags_that_the_build_knows(spec: SandboxSpec) -> None:

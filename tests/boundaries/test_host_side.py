@@ -411,6 +411,7 @@ def test_a_cell_that_joining_a_cgroup_has_unbound_is_bound_again(tmp_path: Path)
     command = [
         "/bin/sh",
         str(LAUNCHER),
+        "--bound",
         "--join",
         str(first),
         "--join",

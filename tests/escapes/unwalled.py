@@ -53,7 +53,9 @@ def run(attack: Path, missing: Missing, env: Mapping[str, str]) -> str:
         ]  # fmt: skip
         # Over the image and not on it: runsc makes missing mount points on the host, in what it is given as its root.
         # And in a mount namespace, since current builds leave a mount beside their state.
-        launch = ["/bin/sh", str(LAUNCHER), "--overlay", f"{skeleton}:{image.rootfs}", str(root), "--"]
+        mounts = bundle / "mounts"
+        mounts.write_text(f"overlay {root} overlay ro,lowerdir={skeleton}:{image.rootfs} 0 0\n")
+        launch = ["/bin/sh", str(LAUNCHER), "--mount", str(mounts), "--"]
         own = ["--user", "--map-root-user"] if os.geteuid() else []
         command = ["unshare", *own, "--mount", "--", *launch, *command]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

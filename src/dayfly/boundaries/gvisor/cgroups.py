@@ -76,6 +76,11 @@ class CgroupHome:
         below = Path(cgroup_name(cell), _SHIELDED) if self.version == 2 else Path(cgroup_name(cell))
         return {controller: parent / below for controller, parent in self.parents.items()}
 
+    @property
+    def may_unbind(self) -> bool:
+        """Whether joining a cell's cgroup may change the CPUs that a process is bound to."""
+        return self.version == 2 or any((parent / "cpuset.cpus").exists() for parent in self.parents.values())
+
     def make(self, cell: str, settings: Settings) -> CellCgroup:
         """Raises ``OSError`` and leaves nothing if the kernel refuses."""
         group = CellCgroup(self.version, self.paths(cell))

@@ -10,6 +10,7 @@ The host's kernel makes these mounts read-only. runsc's own "ro" is kept by the 
 from __future__ import annotations
 
 import os
+import string
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from dayfly.limits import Limits
 from dayfly.runtime import Feature
 from dayfly.spec import SandboxSpec
 
-__all__ = ["LAUNCHER", "meminfo_file", "read_only_flags", "start_command"]
+__all__ = ["LAUNCHER", "meminfo_file", "mount_table", "quoted", "read_only_flags", "start_command"]
 
 LAUNCHER = Path(__file__).with_name("launch.sh")
 
@@ -31,20 +32,37 @@ def start_command(abilities: Abilities, layout: Layout, spec: SandboxSpec) -> li
     return [
         *(tools.setpriv, "--pdeathsig", "KILL", "--"),
         *(tools.unshare, *namespaces, "--"),
-        *(tools.shell, str(LAUNCHER), *_launcher_options(abilities, layout, spec.image.rootfs), "--"),
+        *(tools.shell, str(LAUNCHER), *_launcher_options(abilities, layout), "--"),
         *(str(abilities.runsc.path), *_runsc_flags(abilities, layout, spec.limits)),
         *("run", f"--bundle={layout.bundle}", CONTAINER),
     ]
 
 
-def _launcher_options(abilities: Abilities, layout: Layout, image: Path) -> Iterator[str]:
+def _launcher_options(abilities: Abilities, layout: Layout) -> Iterator[str]:
     if home := abilities.cgroups:
+        if home.may_unbind:
+            yield "--bound"
         for entrance in entrances(home.version, sorted(set(home.paths(layout.name).values()))):
             yield from ("--join", str(entrance))
-    for source, place in layout.places.items():
-        yield from ("--bind", str(source), str(place), read_only_flags(source))
-    yield from ("--bind", str(layout.meminfo), "/proc/meminfo", "ro")
-    yield from ("--overlay", f"{layout.skeleton}:{image}", str(layout.rootfs))
+    yield from ("--mount", str(layout.mounts))
+
+
+def mount_table(layout: Layout, image: Path) -> str:
+    """The mounts of a cell as lines of an fstab(5), in their order."""
+    rows: list[tuple[str | Path, ...]] = [
+        *((source, place, "none", f"bind,{read_only_flags(source)}") for source, place in layout.places.items()),
+        (layout.meminfo, "/proc/meminfo", "none", "bind,ro"),
+        ("overlay", layout.rootfs, "overlay", f"ro,lowerdir={layout.skeleton}:{image}"),
+    ]
+    return "".join(" ".join((*map(quoted, row), "0", "0\n")) for row in rows)
+
+
+def quoted(field: str | Path) -> str:
+    """A field of an fstab(5), where blanks and the like are octal."""
+    return "".join(chr(byte) if chr(byte) in _PLAIN else f"\\{byte:03o}" for byte in os.fsencode(field))
+
+
+_PLAIN = frozenset(string.ascii_letters + string.digits + "/._-+=:,@%")
 
 
 def _runsc_flags(abilities: Abilities, layout: Layout, limits: Limits) -> Sequence[str]:

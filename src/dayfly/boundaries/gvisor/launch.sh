@@ -1,10 +1,11 @@
 #!/bin/sh
 # Runs in the private mount namespace of one cell, as the last step before runsc.
 #
-#   launch.sh [--join ENTRANCE]... [--bind SOURCE TARGET OPTIONS]... [--overlay LOWERDIRS TARGET]... -- COMMAND...
+#   launch.sh [--bound] [--join ENTRANCE]... [--mount TABLE] -- COMMAND...
 #
-# Joins cgroups (so that everything that follows is counted from its first moment), makes mounts that vanish with this
-# namespace, and becomes COMMAND.
+# Joins cgroups (so that everything that follows is counted from its first moment), makes the mounts of TABLE (a file like
+# /etc/fstab), which vanish with this namespace, and becomes COMMAND. With --bound, joining may not change the CPUs that
+# it is bound to.
 set -eu
 
 # Sets $bound to the CPUs that this process may use.
@@ -16,21 +17,21 @@ look() {
     done </proc/self/status
 }
 
-look
-wanted=$bound
+wanted=
 while [ "$1" != -- ]; do
     case $1 in
+    --bound)
+        look
+        wanted=$bound
+        shift
+        ;;
     --join)
         echo 0 >"$2"
         shift 2
         ;;
-    --bind)
-        mount --no-mtab -o "bind,$4" -- "$2" "$3"
-        shift 4
-        ;;
-    --overlay)
-        mount --no-mtab -t overlay -o "ro,lowerdir=$2" overlay "$3"
-        shift 3
+    --mount)
+        mount --no-mtab --all --fstab "$2" # one program for all: each takes 1.3 ms
+        shift 2
         ;;
     *)
         echo "launch.sh: unknown option $1" >&2
@@ -41,8 +42,10 @@ done
 shift
 
 # Joining a cgroup that has a cpuset gives a process all the CPUs of that back (Linux before 6.2).
-look
-if [ "$bound" != "$wanted" ]; then
-    exec taskset --cpu-list "$wanted" "$@"
+if [ -n "$wanted" ]; then
+    look
+    if [ "$bound" != "$wanted" ]; then
+        exec taskset --cpu-list "$wanted" "$@"
+    fi
 fi
 exec "$@"

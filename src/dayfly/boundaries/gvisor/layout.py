@@ -69,6 +69,11 @@ class Layout:
         return self.cell / "meminfo"
 
     @property
+    def mounts(self) -> Path:
+        """The table of what is mounted in the cell's mount namespace."""
+        return self.cell / "mounts"
+
+    @property
     def lease(self) -> Path:
         return self.cell / "lease"
 

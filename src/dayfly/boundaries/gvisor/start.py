@@ -15,7 +15,7 @@ from typing import Any
 
 from dayfly.boundaries.gvisor import cpus, enforcement
 from dayfly.boundaries.gvisor.abilities import Abilities
-from dayfly.boundaries.gvisor.command import meminfo_file, start_command
+from dayfly.boundaries.gvisor.command import meminfo_file, mount_table, start_command
 from dayfly.boundaries.gvisor.directory import CellDirectory
 from dayfly.boundaries.gvisor.footprint import Footprint
 from dayfly.boundaries.gvisor.layout import Layout
@@ -59,6 +59,7 @@ class Plan:
         return {
             layout.bundle / "config.json": json.dumps(self.config(uid)),
             layout.meminfo: meminfo_file(self.spec.limits),
+            layout.mounts: mount_table(layout, self.spec.image.rootfs),
         }
 
     def explain(self, uid: int | None) -> Mapping[str, Any]:
@@ -66,6 +67,7 @@ class Plan:
             "boundary": "gvisor",
             "runsc": {"path": str(self.abilities.runsc.path), "version": self.abilities.runsc.version},
             "command": self.command,
+            "mounts": mount_table(self.layout, self.spec.image.rootfs).splitlines(),
             "config": self.config(uid),
             "host_uid": uid,
             "limits": [
