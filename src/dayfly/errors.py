@@ -10,7 +10,9 @@ from enum import StrEnum
 from typing import Any, ClassVar
 
 __all__ = [
+    "AdmissionRefused",
     "BoundaryUnusable",
+    "BudgetSpent",
     "BusyError",
     "CannotStart",
     "DayflyError",
@@ -22,6 +24,7 @@ __all__ = [
     "LimitUnenforceable",
     "LocalFileError",
     "NoSuchProcess",
+    "NoSuchSandbox",
     "OutOfSpace",
     "PolicyError",
     "PortClosed",
@@ -30,6 +33,7 @@ __all__ = [
     "RuntimeTooOld",
     "SandboxEnded",
     "SandboxFileError",
+    "SnapshotMismatch",
     "UnknownLanguage",
     "UnsafeTree",
 ]
@@ -104,6 +108,27 @@ class NoSuchProcess(InputError):
     http_status = 404
 
 
+class NoSuchSandbox(InputError):
+    """No sandbox of that id is this tenant's: there never was one, it is forgotten, or it is somebody else's."""
+
+    http_status = 404
+
+
+class AdmissionRefused(DayflyError):
+    """There is no room for another sandbox now, for this tenant or on this machine. Try again after ``retry_after`` seconds."""
+
+    retryable = True
+    http_status = 429
+
+    def __init__(self, message: str, *, retry_after: float, remedy: str | None = None) -> None:
+        super().__init__(message, remedy=remedy)
+        self.retry_after = retry_after
+
+
+class BudgetSpent(AdmissionRefused):
+    """The tenant's CPU seconds of this day are used up; ``retry_after`` is until the next day begins (UTC)."""
+
+
 class PortRefused(InputError):
     """Nobody listens on that port inside."""
 
@@ -160,6 +185,14 @@ class OutOfSpace(HostError):
 
     retryable = True
     http_status = 507
+
+
+class SnapshotMismatch(HostError):
+    """A snapshot was taken under other conditions than it would be restored under now. ``changed`` names them."""
+
+    def __init__(self, changed: tuple[str, ...]) -> None:
+        super().__init__(f"the snapshot is of another {', '.join(changed)}", remedy="take it again, or start anew")
+        self.changed = changed
 
 
 _AFTER_AN_END = {

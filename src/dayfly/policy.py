@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from dayfly.limits import Checked, Limits, Unfit
 
@@ -127,6 +127,8 @@ class Policy(Checked):
     image: str = DEFAULT_IMAGE
     network: Literal["none"] = "none"
     limits: Limits = Limits()
+    longest_seconds: float = Field(86400.0, ge=1, le=14 * 86400)
+    """Wall time of the sandbox's life that extending it may not go beyond. A day."""
     mounts: tuple[DataMount, ...] = ()
     strict: bool = False
     accept_unenforced: frozenset[str] = frozenset()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from dataclasses import dataclass
 
 import pytest
 
@@ -43,17 +44,47 @@ class Opener:
         return life
 
 
+@dataclass(eq=False)
+class Held:
+    life: Life
+
+
+class Everyone:
+    """``Conversations`` over an opener, giving out lives. ``made`` counts the calls that made one."""
+
+    def __init__(self, opener: Opener) -> None:
+        self._opener = opener
+        self._held: Conversations[Held] = Conversations()
+        self.made = 0
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    async def get_or_create(self, tenant: str, conversation: str, policy: Policy) -> Life:
+        async def create() -> Held:
+            return Held(await self._opener(policy, {}))
+
+        held, made = await self._held.get_or_create(tenant, conversation, policy, create)
+        self.made += made
+        return held.life
+
+    def find(self, tenant: str, conversation: str) -> Life | None:
+        held = self._held.find(tenant, conversation)
+        return held.life if held is not None else None
+
+
 async def test_a_thousand_calls_at_once_for_one_key_make_one_sandbox() -> None:
     opener = Opener()
-    all_of_them = Conversations(opener)
+    all_of_them = Everyone(opener)
     lives = await asyncio.gather(*(all_of_them.get_or_create("t", "c", Policy()) for _ in range(1000)))
     assert (opener.attempts, len({id(life) for life in lives}), len(all_of_them)) == (1, 1, 1)
+    assert all_of_them.made == 1
     await lives[0].close()
 
 
 async def test_other_conversations_and_other_tenants_get_others() -> None:
     opener = Opener()
-    all_of_them = Conversations(opener)
+    all_of_them = Everyone(opener)
     keys = [("t", "c"), ("t", "d"), ("u", "c"), ("tc", "c"), ("t", "cc")]
     lives = await asyncio.gather(*(all_of_them.get_or_create(*key, Policy()) for key in keys))
     assert len({id(life) for life in lives}) == 5
@@ -65,7 +96,7 @@ async def test_other_conversations_and_other_tenants_get_others() -> None:
 
 async def test_after_its_end_there_is_a_new_one() -> None:
     opener = Opener()
-    all_of_them = Conversations(opener)
+    all_of_them = Everyone(opener)
     first = await all_of_them.get_or_create("t", "c", Policy())
     opener.cells[0].die(EndReason.CRASHED)
     await first.ended()
@@ -79,7 +110,7 @@ async def test_after_its_end_there_is_a_new_one() -> None:
 
 async def test_one_that_ends_while_many_wait_is_handed_to_none_of_them() -> None:
     opener = Opener()
-    all_of_them = Conversations(opener)
+    all_of_them = Everyone(opener)
     opener.ill = 1
     lives = await asyncio.gather(*(all_of_them.get_or_create("t", "c", Policy()) for _ in range(10)))
     assert (opener.attempts, len(set(lives)), lives[0].end_reason) == (2, 1, None)
@@ -90,14 +121,14 @@ async def test_sandboxes_that_all_end_at_once_are_an_error_and_not_a_loop() -> N
     opener = Opener()
     opener.ill = 1000
     with pytest.raises(BoundaryUnusable, match="in a row"):
-        await Conversations(opener).get_or_create("t", "c", Policy())
+        await Everyone(opener).get_or_create("t", "c", Policy())
     assert opener.attempts == 3
 
 
 async def test_a_failure_is_told_to_all_who_wait_and_the_next_call_tries_again() -> None:
     opener = Opener()
     opener.refuses = True
-    all_of_them = Conversations(opener)
+    all_of_them = Everyone(opener)
     calls = [all_of_them.get_or_create("t", "c", Policy()) for _ in range(5)]
     found = await asyncio.gather(*calls, return_exceptions=True)
     assert [type(one) for one in found] == [BoundaryUnusable] * 5
@@ -108,7 +139,7 @@ async def test_a_failure_is_told_to_all_who_wait_and_the_next_call_tries_again()
 
 async def test_a_caller_that_gives_up_takes_nothing_from_the_others() -> None:
     opener = Opener()
-    all_of_them = Conversations(opener)
+    all_of_them = Everyone(opener)
     calls = [asyncio.ensure_future(all_of_them.get_or_create("t", "c", Policy())) for _ in range(3)]
     await asyncio.sleep(0.5)
     calls[0].cancel()
@@ -125,7 +156,7 @@ async def test_a_failure_that_nobody_waits_for_any_more_is_no_noise() -> None:
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: noise.append(context))
     opener = Opener()
     opener.refuses = True
-    all_of_them = Conversations(opener)
+    all_of_them = Everyone(opener)
     call = asyncio.ensure_future(all_of_them.get_or_create("t", "c", Policy()))
     await asyncio.sleep(0.5)
     call.cancel()
@@ -139,7 +170,7 @@ async def test_a_failure_that_nobody_waits_for_any_more_is_no_noise() -> None:
 
 
 async def test_another_policy_for_the_same_conversation_is_refused_and_not_ignored() -> None:
-    all_of_them = Conversations(Opener())
+    all_of_them = Everyone(Opener())
     life = await all_of_them.get_or_create("t", "c", Policy())
     with pytest.raises(InputError, match="another policy"):
         await all_of_them.get_or_create("t", "c", Policy(limits=Limits(memory="512MiB")))
@@ -149,7 +180,7 @@ async def test_another_policy_for_the_same_conversation_is_refused_and_not_ignor
 
 @pytest.mark.parametrize("bad", ["", "x" * 257, "a\nb", "\udc80", None, 7])
 async def test_a_key_is_printable_text(bad: object) -> None:
-    all_of_them = Conversations(Opener())
+    all_of_them = Everyone(Opener())
     for key in ((bad, "c"), ("t", bad)):
         with pytest.raises(InputError):
             await all_of_them.get_or_create(*key, Policy())  # type: ignore[arg-type]

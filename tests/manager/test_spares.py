@@ -11,10 +11,10 @@ import pytest
 
 from dayfly.errors import BoundaryUnusable, PolicyError
 from dayfly.limits import Limits
+from dayfly.manager.recorded import RecordedLife
 from dayfly.manager.spares import FIRST_PAUSE, Spares
 from dayfly.manager.templates import Template, fits
 from dayfly.policy import Policy
-from dayfly.sandbox import Life
 from dayfly.spec import EndReason
 from dayfly.testing.scripted import Asked, ScriptedBoundary, ScriptedCell, scripted_spec
 
@@ -34,12 +34,12 @@ class Opener:
         self.attempts = 0
         self.refuses = False
 
-    async def __call__(self, policy: Policy) -> Life:
+    async def __call__(self, policy: Policy) -> RecordedLife:
         self.attempts += 1
         if self.refuses:
             raise BoundaryUnusable("no room")
         boundary = ScriptedBoundary(self.script)
-        life = await Life.open(boundary, scripted_spec(policy.limits), policy, env={}, prestart=())
+        life = await RecordedLife.open(boundary, scripted_spec(policy.limits), policy, env={}, prestart=())
         self.cells.append(boundary.cell)
         return life
 

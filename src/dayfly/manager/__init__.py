@@ -1,6 +1,21 @@
-"""Many lives: sandboxes from policies, warm spares for templates, and the end of them all when the manager closes."""
+"""Many lives: sandboxes from policies, warm spares for templates, tenants' shares, and the end of them all."""
 
+from dayfly.manager.admission import Admission, Allowance, Capacity
 from dayfly.manager.manager import ImageLease, ImageSource, Manager, embedded
+from dayfly.manager.registry import Registration
 from dayfly.manager.templates import Template
+from dayfly.manager.tenants import Tenants, TenantUsage
 
-__all__ = ["ImageLease", "ImageSource", "Manager", "Template", "embedded"]
+__all__ = [
+    "Admission",
+    "Allowance",
+    "Capacity",
+    "ImageLease",
+    "ImageSource",
+    "Manager",
+    "Registration",
+    "Template",
+    "TenantUsage",
+    "Tenants",
+    "embedded",
+]

@@ -7,7 +7,8 @@ tenant's sandbox. A sandbox that has ended is never handed out; whoever asks nex
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
+from typing import Generic, Protocol, TypeVar
 
 from dayfly.errors import BoundaryUnusable, InputError
 from dayfly.policy import Policy
@@ -24,72 +25,83 @@ MAX_TRIES = 3
 Key = tuple[str, str]
 
 
-class Conversations:
-    """Who has which sandbox, on one running loop. ``open_life`` opens a new one."""
+class Holder(Protocol):
+    """What is handed out: something that has a sandbox's life."""
 
-    def __init__(self, open_life: Callable[[Policy, Mapping[str, str]], Awaitable[Life]]) -> None:
-        self._open_life = open_life
-        self._lives: dict[Key, asyncio.Task[Life]] = {}
+    @property
+    def life(self) -> Life: ...
+
+
+H = TypeVar("H", bound=Holder)
+
+
+class Conversations(Generic[H]):
+    """Who has which sandbox, on one running loop."""
+
+    def __init__(self) -> None:
+        self._holders: dict[Key, asyncio.Task[H]] = {}
         self._watching: dict[Key, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
-        return len(self._lives)
+        return len(self._holders)
 
     async def get_or_create(
-        self, tenant: str, conversation: str, policy: Policy, env: Mapping[str, str] | None = None
-    ) -> Life:
-        """The conversation's live sandbox, or a new one. ``env`` counts only for a new one.
+        self, tenant: str, conversation: str, policy: Policy, create: Callable[[], Awaitable[H]]
+    ) -> tuple[H, bool]:
+        """The conversation's live sandbox, or what ``create`` makes, and whether this call made it.
 
-        Raises ``InputError`` if the live one has another policy, what opening raises, and ``BoundaryUnusable`` if each new one ends at once. A caller that is cancelled takes
-        nothing from the others who wait.
+        Raises ``InputError`` if the live one has another policy, what ``create`` raises, and ``BoundaryUnusable`` if
+        each new one ends at once. A caller that is cancelled takes nothing from the others who wait.
         """
         key = (_key("tenant", tenant), _key("conversation", conversation))
+        made = False
         for _ in range(MAX_TRIES):
-            opening = self._lives.get(key)
+            opening = self._holders.get(key)
+            made = opening is None
             if opening is None:
-                opening = self._lives[key] = asyncio.ensure_future(self._open(key, policy, dict(env or {})))
+                opening = self._holders[key] = asyncio.ensure_future(self._create(key, create))
                 opening.add_done_callback(_look)
-            life = await asyncio.shield(opening)
-            if life.end_reason is not None:  # it ended while we waited for our turn
+            holder = await asyncio.shield(opening)
+            if holder.life.end_reason is not None:  # it ended while we waited for our turn
                 self._forget(key, opening)
                 continue
-            if life.policy != policy:
+            if holder.life.policy != policy:
                 raise InputError(
                     f"conversation {conversation!a:.80} has a sandbox with another policy",
                     remedy="use another conversation key, or close that sandbox first",
                 )
-            return life
+            return holder, made
         raise BoundaryUnusable(f"{MAX_TRIES} sandboxes in a row ended at once", remedy="run: dayfly doctor")
 
-    def find(self, tenant: str, conversation: str) -> Life | None:
+    def find(self, tenant: str, conversation: str) -> H | None:
         """The conversation's live sandbox, if there is one."""
-        opening = self._lives.get((tenant, conversation))
+        opening = self._holders.get((tenant, conversation))
         if opening is None or not opening.done() or opening.cancelled() or opening.exception() is not None:
             return None
-        life = opening.result()
-        return life if life.end_reason is None else None
+        holder = opening.result()
+        return holder if holder.life.end_reason is None else None
 
-    async def _open(self, key: Key, policy: Policy, env: Mapping[str, str]) -> Life:
+    async def _create(self, key: Key, create: Callable[[], Awaitable[H]]) -> H:
         opening = asyncio.current_task()
         try:
-            life = await self._open_life(policy, env)
+            holder = await create()
         except BaseException:
             self._forget(key, opening)
             raise
-        self._watching[key] = asyncio.ensure_future(self._watch(key, opening, life))
-        return life
+        self._watching[key] = asyncio.ensure_future(self._watch(key, opening, holder))
+        return holder
 
-    async def _watch(self, key: Key, opening: asyncio.Task[Life] | None, life: Life) -> None:
-        await life.ended()
+    async def _watch(self, key: Key, opening: asyncio.Task[H] | None, holder: H) -> None:
+        await holder.life.ended()
         self._forget(key, opening)
 
-    def _forget(self, key: Key, opening: asyncio.Task[Life] | None) -> None:
-        if self._lives.get(key) is opening:
-            del self._lives[key]
+    def _forget(self, key: Key, opening: asyncio.Task[H] | None) -> None:
+        if self._holders.get(key) is opening:
+            del self._holders[key]
             self._watching.pop(key, None)
 
 
-def _look(opening: asyncio.Task[Life]) -> None:
+def _look(opening: asyncio.Task[H]) -> None:
     """Whoever waits hears of a failure; where nobody does any more, it is no news for a log."""
     if not opening.cancelled():
         opening.exception()

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from dayfly.boundaries.base import Boundary
-from dayfly.errors import HostError, InputError, PolicyError
-from dayfly.manager.conversations import Conversations
+from dayfly.errors import DayflyError, HostError, InputError, PolicyError
+from dayfly.manager.admission import Admission, Share
+from dayfly.manager.recorded import RecordedLife
 from dayfly.manager.spares import Spares
 from dayfly.manager.templates import Template
 from dayfly.policy import Policy
-from dayfly.sandbox import Life
 from dayfly.spec import Image, Mount, SandboxSpec
 
 __all__ = ["ImageLease", "ImageSource", "Manager", "embedded"]
@@ -45,18 +45,24 @@ class ImageSource(Protocol):
 class Manager:
     """Opens and ends sandboxes on one event loop; implements ``dayfly.client.backend.Opener``.
 
-    ``agent_for`` gives the agent's zipapp for an image, as a host path.
+    ``agent_for`` gives the agent's zipapp for an image, as a host path. Without an ``admission`` there are no caps.
     """
 
     def __init__(
-        self, boundaries: Mapping[str, Boundary], images: ImageSource, agent_for: Callable[[Image], Path]
+        self,
+        boundaries: Mapping[str, Boundary],
+        images: ImageSource,
+        agent_for: Callable[[Image], Path],
+        *,
+        admission: Admission | None = None,
     ) -> None:
         self._boundaries = boundaries
         self._images = images
         self._agent_for = agent_for
-        self._lives: dict[Life, asyncio.Task[None]] = {}
+        self._admission = admission
+        self._lives: dict[RecordedLife, asyncio.Task[None]] = {}
+        self._shares: dict[RecordedLife, Share] = {}
         self._spares: dict[str, Spares] = {}
-        self.conversations = Conversations(lambda policy, env: self.open(policy, env=env))
         self._sweeping = asyncio.Lock()
         self._swept = False
         self._closed = False
@@ -64,14 +70,30 @@ class Manager:
     def __repr__(self) -> str:
         return f"<Manager {', '.join(self._boundaries)}: {len(self._lives)} sandboxes>"
 
-    async def open(self, policy: Policy, *, env: Mapping[str, str] | None = None) -> Life:
+    async def open(self, policy: Policy, *, env: Mapping[str, str] | None = None, tenant: str = "") -> RecordedLife:
         """A new sandbox, from a spare where one fits. Raises ``PolicyError``, ``ImageNotFound``, ``BoundaryUnusable``,
-        ``LimitUnenforceable``."""
+        ``LimitUnenforceable``, and ``AdmissionRefused`` where the tenant or the machine has no room."""
         variables = _environment(env)
+        if self._admission is not None:
+            self._admission.check(tenant, policy.limits)
         for spares in self._spares.values():
             if spares.fits(policy) and (life := await spares.claim(policy, variables)) is not None:
+                await self._hand_over(life, tenant)
                 return life
-        return await self._open(policy, variables)
+        return await self._open(policy, variables, tenant)
+
+    async def _hand_over(self, life: RecordedLife, tenant: str) -> None:
+        if self._admission is not None and life in self._shares:
+            try:
+                self._admission.hand_over(self._shares[life], tenant)
+            except DayflyError:
+                await life.close()
+                raise
+
+    @property
+    def templates(self) -> Sequence[Template]:
+        """Those of which spares are kept."""
+        return [spares.template for spares in self._spares.values()]
 
     def keep(self, template: Template) -> Spares:
         """Keep spares of a template from now on. Raises ``InputError``, ``PolicyError``."""
@@ -80,27 +102,43 @@ class Manager:
         if template.name in self._spares:
             raise InputError(f"there are spares of a template {template.name!r} already")
         self._boundary(template.policy.boundary)
-        spares = self._spares[template.name] = Spares(template, lambda policy: self._open(policy, {}))
+        spares = self._spares[template.name] = Spares(template, lambda policy: self._open(policy, {}, ""))
         return spares
 
-    async def _open(self, policy: Policy, variables: dict[str, str]) -> Life:
+    async def _open(self, policy: Policy, variables: dict[str, str], tenant: str) -> RecordedLife:
         if self._closed:
             raise InputError("this manager is closed")
-        boundary = self._boundary(policy.boundary)
-        await self._sweep_once()
-        spec, lease = await self._prepared(policy)
+        self._boundary(policy.boundary)
+        share = None if self._admission is None else await self._admission.take(tenant, policy.limits)
         try:
-            life = await Life.open(boundary, spec, policy, env=variables, prestart=_prestart(spec.image))
+            life = await self._open_cold(policy, variables)
         except BaseException:
-            lease.close()
+            self._release(share)
             raise
-        self._keep(life, lease)
+        if share is not None:
+            self._shares[life] = share
         if self._closed:
             await life.close()
         return life
 
-    def _keep(self, life: Life, lease: ImageLease) -> None:
-        """Count it until it is gone, however it ends; its image is held as long."""
+    async def _open_cold(self, policy: Policy, variables: dict[str, str]) -> RecordedLife:
+        await self._sweep_once()
+        spec, lease = await self._prepared(policy)
+        boundary = self._boundary(policy.boundary)
+        try:
+            life = await RecordedLife.open(boundary, spec, policy, env=variables, prestart=_prestart(spec.image))
+        except BaseException:
+            lease.close()
+            raise
+        self._keep(life, lease)
+        return life
+
+    def _release(self, share: Share | None) -> None:
+        if self._admission is not None and share is not None:
+            self._admission.release(share)
+
+    def _keep(self, life: RecordedLife, lease: ImageLease) -> None:
+        """Count it until it is gone, however it ends; its image and its share are held as long."""
 
         async def follow() -> None:
             try:
@@ -108,6 +146,7 @@ class Manager:
             finally:
                 lease.close()
                 self._lives.pop(life, None)
+                self._release(self._shares.pop(life, None))
 
         self._lives[life] = asyncio.ensure_future(follow())
 

@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
 from dayfly.errors import DayflyError
+from dayfly.manager.recorded import RecordedLife
 from dayfly.manager.templates import Template, fits
 from dayfly.policy import Policy
-from dayfly.sandbox import Life
 from dayfly.spec import EndReason
 
 __all__ = ["Spares"]
@@ -36,13 +36,13 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 class Spares:
     """The spares of one template, on one running loop. ``failure`` says why there are too few, if the machine refuses."""
 
-    def __init__(self, template: Template, open_spare: Callable[[Policy], Awaitable[Life]]) -> None:
+    def __init__(self, template: Template, open_spare: Callable[[Policy], Awaitable[RecordedLife]]) -> None:
         self.template = template
         self.failure: DayflyError | None = None
         self._open_spare = open_spare
-        self._ready: deque[tuple[float, Life]] = deque()  # when it was opened; the oldest first
+        self._ready: deque[tuple[float, RecordedLife]] = deque()  # when it was opened; the oldest first
         self._changed = asyncio.Event()
-        self._watching: dict[Life, asyncio.Task[None]] = {}
+        self._watching: dict[RecordedLife, asyncio.Task[None]] = {}
         self._refill_at = 0.0
         self._filling = asyncio.ensure_future(self._fill())
 
@@ -55,7 +55,7 @@ class Spares:
     def fits(self, policy: Policy) -> bool:
         return fits(self.template.policy, policy)
 
-    async def claim(self, policy: Policy, env: Mapping[str, str]) -> Life | None:
+    async def claim(self, policy: Policy, env: Mapping[str, str]) -> RecordedLife | None:
         """A spare that is now the caller's, under its policy and with its environment; ``None`` if there is none."""
         while self._ready:
             _, life = self._ready.popleft()
@@ -65,7 +65,7 @@ class Spares:
                 return life
         return None
 
-    async def _adopted(self, life: Life, policy: Policy, env: Mapping[str, str]) -> bool:
+    async def _adopted(self, life: RecordedLife, policy: Policy, env: Mapping[str, str]) -> bool:
         try:
             async with asyncio.timeout(CLAIM_SECONDS):
                 await life.adopt(policy, env)
@@ -129,14 +129,14 @@ class Spares:
         clocks = {"lifetime_seconds": patience, "idle_seconds": patience}
         return policy.model_copy(update={"limits": policy.limits.model_copy(update=clocks)})
 
-    async def _watch(self, life: Life) -> None:
+    async def _watch(self, life: RecordedLife) -> None:
         """One that ends by itself is replaced."""
         await life.ended()
         self._ready = deque(one for one in self._ready if one[1] is not life)
         self._watching.pop(life, None)
         self._tell()
 
-    def _release(self, life: Life) -> None:
+    def _release(self, life: RecordedLife) -> None:
         watching = self._watching.pop(life, None)
         if watching is not None:
             watching.cancel()

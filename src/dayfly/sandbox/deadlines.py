@@ -37,12 +37,16 @@ class Deadlines:
     opened: float
     last_call: float
     calls: int = 0
+    end_of_life: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.end_of_life = self.end_of_life or self.opened + self.limits.lifetime_seconds
 
     def due(self, now: float, *, last_heard: float, starved: bool) -> Due:
         """What must happen at ``now``. ``starved``: the cell's CPU was in use since the agent was last heard."""
-        end_of_life = self.opened + self.limits.lifetime_seconds
+        end_of_life = self.end_of_life
         if now >= end_of_life:
-            return Due(EndReason.MAX_LIFETIME, f"{self.limits.lifetime_seconds:g} s are over")
+            return Due(EndReason.MAX_LIFETIME, f"{end_of_life - self.opened:g} s are over")
         if not self.calls:
             idle_end = self.last_call + self.limits.idle_seconds
             if now >= idle_end:

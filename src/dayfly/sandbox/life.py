@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Self
 
 from dayfly.boundaries.base import Boundary, Cell, CellEnd
-from dayfly.errors import BoundaryUnusable
+from dayfly.errors import BoundaryUnusable, InputError
 from dayfly.limits import Limits
 from dayfly.policy import Policy
 from dayfly.sandbox.deadlines import PING_SECONDS, Deadlines, Due
@@ -74,7 +74,7 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls):
     @classmethod
     async def open(
         cls, boundary: Boundary, spec: SandboxSpec, policy: Policy, *, env: Mapping[str, str], prestart: Sequence[str]
-    ) -> Life:
+    ) -> Self:
         """Open a cell and greet its agent. Leaves nothing behind if it raises or is cancelled."""
         cell = await boundary.open(spec)
         life = cls(cell, spec, policy)
@@ -115,6 +115,23 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls):
         self._look_by(now)
         await self.configure(env)
 
+    def extend(self, seconds: float) -> None:
+        """Let it live for at least ``seconds`` from now. Raises ``InputError`` beyond the policy's ``longest_seconds``."""
+        now = asyncio.get_running_loop().time()
+        longest = max(self._policy.longest_seconds, self._policy.limits.lifetime_seconds)
+        room = self._deadlines.opened + longest - now
+        if not 0 < seconds <= room:
+            raise InputError(
+                f"this sandbox cannot live for {seconds:g} s more: the policy allows {longest:g} s in all",
+                remedy=f"ask for at most {max(0.0, room):.0f} s, or open a new sandbox",
+            )
+        self._deadlines.end_of_life = max(self._deadlines.end_of_life, now + seconds)
+
+    @property
+    def seconds_left(self) -> float:
+        """Until its absolute end, which an idle one may not reach."""
+        return max(0.0, self._deadlines.end_of_life - asyncio.get_running_loop().time())
+
     # --- what it is -----------------------------------------------------------------------------------------------
 
     @property
@@ -133,6 +150,11 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls):
     @property
     def limits(self) -> Sequence[LimitReport]:
         return self._reports
+
+    @property
+    def end_detail(self) -> str:
+        """What the host saw of its end; empty while it lives."""
+        return self._end.detail if self._end else ""
 
     @property
     def end_reason(self) -> EndReason | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import signal as signals
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 from dayfly.errors import InputError
@@ -108,6 +108,15 @@ class RunningProcess:
     async def wait(self) -> ProcessResult:
         """How it ended. Cancelling the wait leaves the process alone."""
         return await asyncio.shield(self._following)
+
+    def on_end(self, hear: Callable[[int, ProcessResult], None]) -> None:
+        """Have ``hear`` called with its pid and result; never, for one that is left to itself."""
+
+        def look(done: asyncio.Task[ProcessResult]) -> None:
+            if not done.cancelled() and done.exception() is None:
+                hear(self.pid, done.result())
+
+        self._following.add_done_callback(look)
 
     async def stop(self) -> ProcessResult:
         """SIGTERM, after a grace SIGKILL, for it and all it started."""

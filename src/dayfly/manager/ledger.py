@@ -1,0 +1,98 @@
+"""What the manager writes into the journal: one chain for each sandbox, and the server's own.
+
+Law: what cannot be written down does not happen. While the journal fails, nothing new is begun; what is under way goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+from dayfly.errors import HostError
+
+__all__ = ["SERVER_CHAIN", "Appender", "Ledger", "Record"]
+
+SERVER_CHAIN = "server"
+"""Of ``dayfly.journal``: what concerns no single sandbox."""
+
+MAX_HEAD = 4096
+"""Bytes of an output that are kept beside its digest."""
+
+
+class Appender(Protocol):
+    """The part of ``dayfly.journal.Journal`` that is used here."""
+
+    def append(
+        self,
+        chain: str,
+        kind: str,
+        facts: Mapping[str, Any],
+        *,
+        tenant: str = "",
+        contents: Mapping[str, bytes] | None = None,
+    ) -> Future[Any]: ...
+
+
+class Ledger:
+    """Appends without waiting for the disk (a commit is some milliseconds behind), and remembers if that failed."""
+
+    def __init__(self, journal: Appender | None) -> None:
+        self._journal = journal
+        self._failure: BaseException | None = None
+
+    @property
+    def kept(self) -> bool:
+        """Whether anything is written down at all."""
+        return self._journal is not None
+
+    def of(self, chain: str, tenant: str) -> Record:
+        return Record(self, chain, tenant)
+
+    def check(self) -> None:
+        """Before something begins. Raises ``HostError`` while the journal fails; each try finds out whether it still does."""
+        if self._failure is not None:
+            failure = self._failure
+            self.append(SERVER_CHAIN, "journal.tried", {"after": str(failure)[:200]}, "", {})
+            raise HostError(
+                f"the journal cannot be written, and nothing happens without it: {failure}",
+                remedy="see to the disk of the data directory; it goes on by itself then",
+            )
+
+    def append(
+        self, chain: str, kind: str, facts: Mapping[str, Any], tenant: str, contents: Mapping[str, bytes]
+    ) -> None:
+        if self._journal is None:
+            return
+        try:
+            done = self._journal.append(chain, kind, facts, tenant=tenant, contents=contents)
+        except HostError as error:
+            self._failure = error
+        else:
+            done.add_done_callback(self._look)
+
+    def _look(self, done: Future[Any]) -> None:
+        """In the journal's thread."""
+        self._failure = None if done.cancelled() else done.exception()
+
+
+class Record:
+    """One sandbox's chain."""
+
+    def __init__(self, ledger: Ledger, chain: str, tenant: str) -> None:
+        self._ledger = ledger
+        self._chain = chain
+        self._tenant = tenant
+
+    @property
+    def kept(self) -> bool:
+        return self._ledger.kept
+
+    def begin(self, kind: str, facts: Mapping[str, Any], **contents: bytes) -> None:
+        """Before something begins. Raises ``HostError`` while the journal fails."""
+        self._ledger.check()
+        self.note(kind, facts, **contents)
+
+    def note(self, kind: str, facts: Mapping[str, Any], **contents: bytes) -> None:
+        """Something has happened."""
+        self._ledger.append(self._chain, kind, facts, self._tenant, contents)

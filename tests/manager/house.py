@@ -1,0 +1,99 @@
+"""Tenants over a scripted boundary, with a real journal: what the server stands on, without its doors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from dayfly.journal import Journal, Reader, Signer, audit
+from dayfly.limits import GIB
+from dayfly.manager import Admission, Allowance, Capacity, Manager, Tenants
+from dayfly.spec import Image, SandboxSpec
+from dayfly.testing.scripted import Asked, ScriptedBoundary, ScriptedCell
+from dayfly.wire import operations as ops
+from tests.sandbox.living import DONE
+
+SIGNER = Signer(bytes(range(32)))
+
+
+class Images:
+    """One image, always there."""
+
+    def resolve(self, name: str) -> Image:
+        return Image(name, "sha256:0", "amd64", Path("/nonexistent"))
+
+    def lease(self, image: Image) -> Images:
+        return self
+
+    def close(self) -> None:
+        pass
+
+
+class Boundary(ScriptedBoundary):
+    """Remembers its cells by id. Code that it runs prints itself; a file holds its own path."""
+
+    def __init__(self) -> None:
+        super().__init__(answer)
+        self.cells: dict[str, ScriptedCell] = {}
+
+    async def open(self, spec: SandboxSpec) -> ScriptedCell:
+        self.cells[spec.id] = cell = await super().open(spec)
+        return cell
+
+
+async def answer(asked: Asked) -> None:
+    if asked.op == "execute":
+        await asked.data(ops.STDOUT, str(asked.params["code"]).encode("utf-8", "replace"))
+        await asked.finish(**DONE)
+    elif asked.op == "file.read":
+        await asked.data(ops.STDOUT, str(asked.params["path"]).encode())
+        await asked.finish(size=1)
+    else:
+        await asked.finish()
+
+
+class House:
+    """``tenants`` and what they stand on. ``wall`` is the wall clock."""
+
+    def __init__(self, path: Path, capacity: Capacity | None = None) -> None:
+        self.wall = 20_000 * 86400.0
+        self.allowances: dict[str, Allowance] = {}
+        self.boundary = Boundary()
+        self.journal_path = path / "journal.db"
+        self.journal = Journal(self.journal_path, SIGNER)
+        admission = Admission(capacity or Capacity(100, 100 * GIB, 100, 0), self.allowance_of, free_memory=lambda: GIB)
+        self.manager = Manager(
+            {"gvisor": self.boundary}, Images(), lambda image: Path("/nonexistent"), admission=admission
+        )
+        self.tenants = Tenants(self.manager, admission, self.allowance_of, journal=self.journal, now=lambda: self.wall)
+
+    def allowance_of(self, tenant: str) -> Allowance:
+        return self.allowances.get(tenant, Allowance())
+
+    async def close(self) -> None:
+        await self.tenants.close()
+        self.journal.close()
+        assert not list(audit(self.journal_path, SIGNER.verifier))
+
+    def told(self, chain: str) -> list[tuple[str, dict[str, Any]]]:
+        """(kind, facts) of a chain, once all is on the disk."""
+        self.journal.append("test", "flush", {}).result(5)
+        return [(row.entry.kind, json.loads(row.entry.facts)) for row in Reader(self.journal_path).entries(chain)]
+
+    def contents(self) -> dict[tuple[str, str], bytes]:
+        """What may be erased, by kind of entry and name."""
+        self.journal.append("test", "flush", {}).result(5)
+        reader = Reader(self.journal_path)
+        return {(row.entry.kind, one.name): one.data for row in reader.entries() for one in reader.contents(row.id)}
+
+
+@asynccontextmanager
+async def house(path: Path, **more: Any) -> AsyncIterator[House]:
+    made = House(path, **more)
+    try:
+        yield made
+    finally:
+        await made.close()
