@@ -31,7 +31,8 @@ class Zone:
 
 NOUNS = "errors limits policy spec"
 BOUNDARY_PARTS = (
-    "boundaries.base boundaries.forks boundaries.pipes boundaries.processes boundaries.stderr boundaries.life"
+    "boundaries.base boundaries.snapshot boundaries.forks boundaries.pipes boundaries.processes boundaries.stderr "
+    "boundaries.life"
 )
 
 ZONES = {
@@ -49,7 +50,8 @@ ZONES = {
     "agent_bundle": Zone("agent_pyc spec errors paths", "packs the agent; reads its files, never imports them"),
     # boundaries carry bytes; they know no protocol, and no other boundary
     "boundaries": Zone("", "only a package"),
-    "boundaries.base": Zone("spec errors", "the contract"),
+    "boundaries.base": Zone("spec errors boundaries.snapshot", "the contract"),
+    "boundaries.snapshot": Zone("errors", "a noun of the contract"),
     "boundaries.forks": Zone("", "a part that boundaries share"),
     "boundaries.pipes": Zone("errors boundaries.base boundaries.forks", "a part"),
     "boundaries.processes": Zone("boundaries.forks", "a part"),
@@ -67,6 +69,11 @@ ZONES = {
     "journal": Zone("spec errors", "what happened; knows nobody who makes it happen", third_party="cryptography"),
     "sandbox": Zone(f"{NOUNS} wire boundaries.base", "one life over one cell, never over a concrete boundary"),
     "manager": Zone(f"{NOUNS} sandbox boundaries images agent_bundle runtime paths", "many lives"),
+    "server": Zone(
+        f"{NOUNS} paths journal manager",
+        "HTTP over the manager, which decides",
+        third_party="fastapi uvicorn pydantic prometheus_client",
+    ),
     # doors
     "client": Zone(NOUNS, "importable on any system", lazily="manager"),
     "dayfly": Zone("", "the public names, loaded when first used", lazily=f"{NOUNS} client"),
@@ -294,7 +301,7 @@ def test_a_zone_uses_the_third_parties_that_its_line_lists(name: str) -> None:
 def test_third_parties_are_declared_by_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     lines = [*project["dependencies"], *(line for extra in project["optional-dependencies"].values() for line in extra)]
-    declared = {line.split(">")[0].split("<")[0].split("=")[0].strip().lower() for line in lines}
+    declared = {line.split(">")[0].split("<")[0].split("=")[0].strip().lower().replace("-", "_") for line in lines}
     used = {name for zone in ZONES.values() for name in zone.third_party.split()} - {"IPython"}  # that is the image's
     assert used <= declared, f"used and not declared in pyproject.toml: {used - declared}"
 

@@ -47,6 +47,7 @@ class Feature(StrEnum):
     GOFER_NETWORK_NAMESPACE = "--gofer-network-namespace"
     HOST_SETTINGS = "--host-settings"  # may be told not to look at sysctls
     SIDECAR_POLICY = "--sidecar-usage-policy"
+    RESTORE_VALIDATION = "--restore-spec-validation"  # compares specifications at a restore, unless told not to
 
 
 @dataclass(frozen=True)
@@ -205,6 +206,7 @@ def _features(answers: _Answers) -> frozenset[Feature]:
         Feature.GOFER_NETWORK_NAMESPACE: "gofer-network-namespace" in answers.flags,
         Feature.HOST_SETTINGS: "host-settings" in answers.flags,
         Feature.SIDECAR_POLICY: "sidecar-usage-policy" in answers.flags,
+        Feature.RESTORE_VALIDATION: "restore-spec-validation" in answers.flags,
     }
     return frozenset(feature for feature, there in present.items() if there)
 

@@ -11,7 +11,7 @@ import pytest
 from dayfly.runtime import find_runsc
 from dayfly.testing.boundary_contract import Subject
 from dayfly.testing.echo import build_echo_agent
-from dayfly.testing.subjects import fake_subject, gvisor_subject
+from dayfly.testing.subjects import fake_subject, gvisor_subject, restored_subject
 from tests.machine import image, named, runscs, short_directory
 
 
@@ -53,3 +53,9 @@ def fake(agent: Path, data: Path) -> Subject:
 @pytest.fixture
 def gvisor(runsc: Path, agent: Path, data: Path, rootfs: Path) -> Subject:
     return gvisor_subject(json.dumps({"agent": str(agent), "data": str(data), "rootfs": str(rootfs)}))
+
+
+@pytest.fixture
+def restored(runsc: Path, agent: Path, data: Path, rootfs: Path) -> Subject:
+    """gVisor, and every cell was restored from a snapshot."""
+    return restored_subject(json.dumps({"agent": str(agent), "data": str(data), "rootfs": str(rootfs)}))

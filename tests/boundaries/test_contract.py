@@ -22,6 +22,12 @@ async def test_the_gvisor_boundary_keeps_the_contract(clause: Clause, gvisor: Su
     await clause(gvisor)
 
 
+@pytest.mark.gvisor
+@pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
+async def test_a_restored_cell_keeps_the_contract(clause: Clause, restored: Subject) -> None:
+    await clause(restored)
+
+
 async def test_the_kit_names_the_clause_that_a_boundary_breaks(fake: Subject) -> None:
     @asynccontextmanager
     async def untidy() -> AsyncIterator[Subject]:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
+from dayfly.boundaries.snapshot import Snapshot
 from dayfly.spec import EndReason, Enforcement, LimitReport, SandboxSpec, Usage
 
 __all__ = ["Boundary", "Cell", "CellEnd", "CellStream", "Guarantees", "ProbeReport"]
@@ -41,7 +43,7 @@ class Guarantees:
     dies_with_host_process: bool
     limits: Mapping[str, Enforcement]
     freeze: bool = False  # ``Cell.freeze`` really stops the cell
-    snapshot: bool = False
+    snapshot: bool = False  # cells can be snapshot and restored
     trusted_for: str = "untrusted code"  # or "nothing": a fake, a plain process
 
 
@@ -110,6 +112,15 @@ class Cell(Protocol):
         """Continue after ``freeze``. Idempotent."""
         ...
 
+    async def snapshot(self, directory: Path) -> Snapshot:
+        """Write the cell as it is now into the new ``directory``; it goes on running (thawed) whether that works or not.
+
+        Bytes that are under way on the stream are in neither: let the agent fall silent before. Raises ``HostError``
+        (``BoundaryUnusable`` where ``guarantees.snapshot`` is false), ``OutOfSpace`` or ``InputError``, and then leaves
+        no directory, also when cancelled. A cell that cannot be asked in time is ended.
+        """
+        ...
+
     def usage(self) -> Usage:
         """CPU seconds, memory and disk as the host sees them now."""
         ...
@@ -137,6 +148,22 @@ class Boundary(Protocol):
 
         Raises ``BoundaryUnusable``, ``LimitUnenforceable``, ``OutOfSpace`` or ``InputError`` and then leaves nothing
         behind, also when cancelled.
+        """
+        ...
+
+    async def restore(self, snapshot: Snapshot, spec: SandboxSpec) -> Cell:
+        """Start a cell for ``spec`` that continues where ``snapshot`` was taken, on a stream of its own.
+
+        All that holds of an opened cell holds of it. Its id, its host name's file and its machine id are its own; what
+        user space had drawn at random is the snapshot's. Raises ``SnapshotMismatch`` and whatever ``open`` raises. An
+        image that turns out to be damaged may end the cell soon after instead.
+        """
+        ...
+
+    def identity(self, spec: SandboxSpec) -> Mapping[str, str]:
+        """What a snapshot must have been taken under for ``restore`` to take it for ``spec``, as condition -> value.
+
+        Raises what ``open`` raises for a bad spec; empty where ``guarantees.snapshot`` is false.
         """
         ...
 

@@ -25,6 +25,7 @@ from dayfly.boundaries.base import Cell, CellEnd, Guarantees, ProbeReport
 from dayfly.boundaries.life import CellLife
 from dayfly.boundaries.pipes import ChildEnds, PipeStream, open_stream
 from dayfly.boundaries.processes import SYSTEM_PATH, Child, Program, children, in_spawner, own, start_ticks, wait_gone
+from dayfly.boundaries.snapshot import Snapshot
 from dayfly.boundaries.stderr import Stderr, last_words
 from dayfly.errors import BoundaryUnusable, InputError, LimitUnenforceable
 from dayfly.spec import EndReason, Enforcement, LimitReport, SandboxSpec, Usage
@@ -80,6 +81,12 @@ class FakeBoundary:
     def explain(self, spec: SandboxSpec) -> Mapping[str, Any]:
         return {"boundary": "fake", "command": _command(spec, "SCRATCH"), "limits": []}
 
+    async def restore(self, snapshot: Snapshot, spec: SandboxSpec) -> Cell:
+        raise _no_snapshots()
+
+    def identity(self, spec: SandboxSpec) -> Mapping[str, str]:
+        return {}
+
     def sweep(self) -> int:
         found = [_Scratch.abandoned(path) for path in sorted(self._directory.glob(f"{_PREFIX}*"))]
         scratches = [scratch for scratch in found if scratch is not None]
@@ -111,6 +118,10 @@ class FakeBoundary:
             if lack is not None:
                 raise lack
             self._tried = True
+
+
+def _no_snapshots() -> BoundaryUnusable:
+    return BoundaryUnusable("the fake boundary takes no snapshots", remedy="use the boundary gvisor")
 
 
 def _lack() -> BoundaryUnusable | None:
@@ -193,6 +204,9 @@ class FakeCell:
 
     def thaw(self) -> None:
         """See ``freeze``."""
+
+    async def snapshot(self, directory: Path) -> Snapshot:
+        raise _no_snapshots()
 
     def usage(self) -> Usage:
         return self._body.usage()

@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager
 
 from dayfly.testing import boundary_clauses as cell
 from dayfly.testing import boundary_host_clauses as host
+from dayfly.testing import boundary_snapshot_clauses as snapshot
 from dayfly.testing.boundary_subject import MakeSpec, Subject
 
 __all__ = ["CLAUSES", "Clause", "MakeSpec", "Subject", "check_boundary"]
@@ -56,6 +57,13 @@ CLAUSES: tuple[Clause, ...] = (
     cell.what_was_generated_can_be_explained,
     cell.nothing_of_the_hosts_environment_is_inside_or_explained,
     cell.the_probe_answers_in_time_and_leaves_nothing,
+    snapshot.a_snapshot_continues_elsewhere_with_all_that_it_had,
+    snapshot.restores_of_one_snapshot_are_separate_cells,
+    snapshot.a_snapshot_taken_under_other_conditions_is_refused_and_they_are_named,
+    snapshot.a_snapshot_that_fails_leaves_no_directory_and_a_running_cell,
+    snapshot.a_cancelled_snapshot_leaves_no_directory_and_a_running_cell,
+    snapshot.a_frozen_cell_can_be_snapshot,
+    snapshot.a_damaged_image_ends_in_no_running_cell,
     host.cells_die_with_a_host_process_that_is_killed,
     host.sweep_clears_what_dead_processes_left_and_spares_the_living,
     host.a_forked_child_neither_holds_nor_ends_its_parents_cells,

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from dayfly.boundaries.base import CellEnd, Guarantees, ProbeReport
+from dayfly.boundaries.snapshot import Snapshot
+from dayfly.errors import BoundaryUnusable
 from dayfly.spec import EndReason, Image, LimitReport, SandboxSpec, Usage
 from dayfly.wire.connection import AGENT, PROTOCOL, Connection, Received
 from dayfly.wire.messages import Event, Fail, Finish, Hello, Message, Open, Welcome
@@ -190,6 +192,9 @@ class ScriptedCell:
     def thaw(self) -> None:
         self.frozen = False
 
+    async def snapshot(self, directory: Path) -> Snapshot:
+        raise BoundaryUnusable("a scripted cell takes no snapshots")
+
     def usage(self) -> Usage:
         return Usage(cpu_seconds=self.cpu_seconds)
 
@@ -224,6 +229,12 @@ class ScriptedBoundary:
         host, inside = MemoryStream.pair()
         self.cell = ScriptedCell(spec, ScriptedAgent(inside, self._script, greets=self._greets), host)
         return self.cell
+
+    async def restore(self, snapshot: Snapshot, spec: SandboxSpec) -> ScriptedCell:
+        raise BoundaryUnusable("a scripted cell takes no snapshots")
+
+    def identity(self, spec: SandboxSpec) -> Mapping[str, str]:
+        return {}
 
     def explain(self, spec: SandboxSpec) -> Mapping[str, Any]:
         return {}

@@ -15,9 +15,10 @@ from dayfly.limits import Limits
 from dayfly.paths import Paths
 from dayfly.spec import Image, SandboxSpec
 from dayfly.testing.boundary_subject import MakeSpec, Subject
+from dayfly.testing.restoring import RestoringBoundary
 from dayfly.testing.traces import cgroups_named, mounts_below
 
-__all__ = ["fake_subject", "gvisor_subject"]
+__all__ = ["fake_subject", "gvisor_subject", "restored_subject"]
 
 
 def fake_subject(argument: str) -> Subject:
@@ -41,6 +42,17 @@ def gvisor_subject(argument: str) -> Subject:
         make_spec=_spec_maker(Path(options["rootfs"]), Path(options["agent"])),
         traces=_GvisorTraces(data),
         factory=("dayfly.testing.subjects:gvisor_subject", argument),
+    )
+
+
+def restored_subject(argument: str) -> Subject:
+    """``gvisor_subject``, but every cell was restored from a snapshot. Images stay below its data directory."""
+    subject = gvisor_subject(argument)
+    images = Path(json.loads(argument)["data"]) / "images"
+    return replace(
+        subject,
+        boundary=RestoringBoundary(subject.boundary, images),
+        factory=("dayfly.testing.subjects:restored_subject", argument),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,14 @@ from dayfly.boundaries.gvisor import enforcement
 from dayfly.boundaries.gvisor.abilities import Abilities, detect
 from dayfly.boundaries.gvisor.cell import GvisorCell
 from dayfly.boundaries.gvisor.guard import Caps
+from dayfly.boundaries.gvisor.identity import identity
 from dayfly.boundaries.gvisor.layout import lay_out
 from dayfly.boundaries.gvisor.meter import Meter, SentryGone
 from dayfly.boundaries.gvisor.probe import probe
 from dayfly.boundaries.gvisor.start import Plan, Started, begin, find_sentry, read_back, translate
 from dayfly.boundaries.gvisor.sweep import sweep
 from dayfly.boundaries.processes import in_spawner, own
+from dayfly.boundaries.snapshot import Snapshot
 from dayfly.errors import BoundaryUnusable, InputError
 from dayfly.limits import Limits
 from dayfly.paths import Paths, default_paths
@@ -65,6 +68,7 @@ class GvisorBoundary:
             separate_user=True,
             dies_with_host_process=True,
             freeze=True,
+            snapshot=True,
             limits={limit.name: limit.enforcement for limit in reports},
         )
 
@@ -78,20 +82,29 @@ class GvisorBoundary:
     def sweep(self) -> int:
         return sweep(self._paths.cells)
 
+    def identity(self, spec: SandboxSpec) -> Mapping[str, str]:
+        return _identity(self._plan(spec))
+
     async def open(self, spec: SandboxSpec) -> Cell:
-        plan = self._plan(spec)
+        return await self._start(self._plan(spec))
+
+    async def restore(self, snapshot: Snapshot, spec: SandboxSpec) -> Cell:
+        plan = replace(self._plan(spec), image=snapshot.directory)
+        snapshot.require(_identity(plan))
+        return await self._start(plan)
+
+    async def _start(self, plan: Plan) -> Cell:
+        spec = plan.spec
         started = await own(in_spawner(partial(begin, plan)), Started.abandon)
         try:
             sentry = await find_sentry(started.footprint)
             reports = read_back(plan, started.footprint, sentry)
             cpus = plan.abilities.visible_cpus(spec.limits.cpus)
             return GvisorCell(
-                spec,
+                replace(plan, reports=reports),
                 started,
                 Meter(sentry, started.footprint.cgroup),
                 Caps.of(spec.limits, enforcement.memory_cap(spec.limits), cpus),
-                reports,
-                plan.explain(started.footprint.directory.uid),
             )
         except SentryGone as error:
             started.abandon()
@@ -122,3 +135,10 @@ class GvisorBoundary:
         reports = enforcement.report(spec.limits, abilities)
         enforcement.refuse_unenforced(spec, reports, abilities)
         return Plan(spec, abilities, lay_out(self._paths.cells, spec, foreign=abilities.foreign), reports)
+
+
+def _identity(plan: Plan) -> Mapping[str, str]:
+    try:
+        return identity(plan)
+    except OSError as error:
+        raise translate(error) from error

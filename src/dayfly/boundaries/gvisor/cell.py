@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from dayfly.boundaries.base import CellEnd
+from dayfly.boundaries.gvisor.checkpoint import TooSlow, take
 from dayfly.boundaries.gvisor.ending import natural_end
 from dayfly.boundaries.gvisor.footprint import Footprint
 from dayfly.boundaries.gvisor.guard import SHORTEST, Caps, exceeded, next_look
 from dayfly.boundaries.gvisor.meter import Meter, Sample, SentryGone
-from dayfly.boundaries.gvisor.start import Started
+from dayfly.boundaries.gvisor.start import Plan, Started
 from dayfly.boundaries.gvisor.watcher import watch
 from dayfly.boundaries.life import CellLife
 from dayfly.boundaries.pipes import PipeStream
 from dayfly.boundaries.processes import Child
+from dayfly.boundaries.snapshot import Snapshot
 from dayfly.boundaries.stderr import last_words
-from dayfly.spec import EndReason, LimitReport, SandboxSpec, Usage
+from dayfly.spec import EndReason, LimitReport, Usage
 
 __all__ = ["GvisorCell"]
 
@@ -30,19 +33,16 @@ class GvisorCell:
 
     def __init__(
         self,
-        spec: SandboxSpec,
+        plan: Plan,
         started: Started,
         meter: Meter,
         caps: Caps,
-        limits: tuple[LimitReport, ...],
-        explanation: Mapping[str, Any],
     ) -> None:
-        self._id = spec.id
+        self._id = plan.spec.id
+        self._plan = plan
         self._stream = started.stream
         self._meter = meter
         self._caps = caps
-        self._limits = limits
-        self._explanation = explanation
         self._sample = Sample(0, 0, 0.0)
         self._peak = 0
         self._unreadable = 0
@@ -63,10 +63,10 @@ class GvisorCell:
 
     @property
     def limits(self) -> tuple[LimitReport, ...]:
-        return self._limits
+        return self._plan.reports
 
     def explain(self) -> Mapping[str, Any]:
-        return self._explanation
+        return self._plan.explain(self._footprint.directory.uid)
 
     async def wait(self) -> CellEnd:
         return await self._life.wait()
@@ -83,6 +83,14 @@ class GvisorCell:
 
     def thaw(self) -> None:
         self._footprint.signal_sentry(signal.SIGCONT)
+
+    async def snapshot(self, directory: Path) -> Snapshot:
+        self.thaw()
+        try:
+            return await take(self._plan, directory)
+        except TooSlow as error:
+            await self.kill(EndReason.BOUNDARY_LOST, error.message)
+            raise
 
     def usage(self) -> Usage:
         try:

@@ -21,20 +21,46 @@ from dayfly.limits import Limits
 from dayfly.runtime import Feature
 from dayfly.spec import SandboxSpec
 
-__all__ = ["LAUNCHER", "meminfo_file", "mount_table", "quoted", "read_only_flags", "start_command"]
+__all__ = [
+    "LAUNCHER",
+    "checkpoint_command",
+    "meminfo_file",
+    "mount_table",
+    "quoted",
+    "read_only_flags",
+    "runsc_flags",
+    "start_command",
+]
 
 LAUNCHER = Path(__file__).with_name("launch.sh")
 
 
-def start_command(abilities: Abilities, layout: Layout, spec: SandboxSpec) -> list[str]:
+def start_command(abilities: Abilities, layout: Layout, spec: SandboxSpec, image: Path | None = None) -> list[str]:
+    """With ``image``, the cell is restored from that directory."""
     tools = abilities.tools
     namespaces = ["--mount"] if abilities.foreign else ["--user", "--map-root-user", "--mount"]
     return [
         *(tools.setpriv, "--pdeathsig", "KILL", "--"),
         *(tools.unshare, *namespaces, "--"),
         *(tools.shell, str(LAUNCHER), *_launcher_options(abilities, layout), "--"),
-        *(str(abilities.runsc.path), *_runsc_flags(abilities, layout, spec.limits)),
-        *("run", f"--bundle={layout.bundle}", CONTAINER),
+        *(str(abilities.runsc.path), *runsc_flags(abilities, layout, spec.limits)),
+        *(["run"] if image is None else _restore(abilities, image)),
+        *(f"--bundle={layout.bundle}", CONTAINER),
+    ]
+
+
+def _restore(abilities: Abilities, image: Path) -> list[str]:
+    """runsc would compare the specifications itself, and refuse another host uid. identity.py compares more, and first."""
+    lenient = ["--restore-spec-validation=ignore"] if abilities.runsc.has(Feature.RESTORE_VALIDATION) else []
+    return [*lenient, "restore", f"--image-path={image}"]
+
+
+def checkpoint_command(abilities: Abilities, layout: Layout, image: Path) -> list[str]:
+    """Has the running cell write itself into the empty directory ``image``, and go on."""
+    return [
+        *(abilities.tools.setpriv, "--pdeathsig", "KILL", "--"),
+        *(str(abilities.runsc.path), f"--root={layout.root}"),
+        *("checkpoint", f"--image-path={image}", "--compression=none", "--leave-running", CONTAINER),
     ]
 
 
@@ -65,7 +91,7 @@ def quoted(field: str | Path) -> str:
 _PLAIN = frozenset(string.ascii_letters + string.digits + "/._-+=:,@%")
 
 
-def _runsc_flags(abilities: Abilities, layout: Layout, limits: Limits) -> Sequence[str]:
+def runsc_flags(abilities: Abilities, layout: Layout, limits: Limits) -> Sequence[str]:
     size = f",size={limits.disk}" if abilities.sizes_disk else ""
     flags = [
         f"--root={layout.root}",

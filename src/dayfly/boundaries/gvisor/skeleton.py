@@ -16,12 +16,21 @@ from pathlib import Path, PurePosixPath
 from dayfly.errors import InputError
 from dayfly.spec import SandboxSpec
 
-__all__ = ["AGENT_TARGET", "BOOT_TARGET", "build_skeleton", "etc_files", "mount_point", "mount_targets", "resolve"]
+__all__ = [
+    "AGENT_TARGET",
+    "BOOT",
+    "BOOT_TARGET",
+    "build_skeleton",
+    "etc_files",
+    "mount_point",
+    "mount_targets",
+    "resolve",
+]
 
 AGENT_TARGET = "/.dayfly/agent.pyz"
 BOOT_TARGET = "/.dayfly/boot.py"
 
-_BOOT = Path(__file__).with_name("boot.py")
+BOOT = Path(__file__).with_name("boot.py")
 
 _NOT_EMPTY = "/tmp/.dayfly"  # noqa: S108 - inside. runsc would put a tmpfs without a size over a /tmp that it finds empty
 
@@ -34,7 +43,7 @@ def build_skeleton(skeleton: Path, spec: SandboxSpec, machine_id: str) -> None:
     image = spec.image.rootfs
     _directory(skeleton, image, "/")
     _put(spec.agent, _parent(skeleton, image, AGENT_TARGET))
-    _put(_BOOT, _parent(skeleton, image, BOOT_TARGET))
+    _put(BOOT, _parent(skeleton, image, BOOT_TARGET))
     for name, text in etc_files(spec.hostname, machine_id).items():
         path = _parent(skeleton, image, f"/etc/{name}")
         path.write_text(text, "utf-8")

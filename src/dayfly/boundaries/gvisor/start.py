@@ -46,10 +46,11 @@ class Plan:
     abilities: Abilities
     layout: Layout
     reports: tuple[LimitReport, ...]
+    image: Path | None = None  # to restore it from
 
     @property
     def command(self) -> list[str]:
-        return start_command(self.abilities, self.layout, self.spec)
+        return start_command(self.abilities, self.layout, self.spec, self.image)
 
     def config(self, uid: int | None) -> dict[str, Any]:
         return oci_config(self.spec, self.layout, uid)

@@ -1,0 +1,172 @@
+"""What holds of a real sandbox holds of one that was restored: limits, mounts, identity, the writable layer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dayfly.boundaries.base import Cell
+from dayfly.boundaries.gvisor import GvisorBoundary
+from dayfly.boundaries.gvisor.abilities import FIRST_UID, UIDS, Abilities
+from dayfly.boundaries.snapshot import Snapshot
+from dayfly.errors import HostError
+from dayfly.limits import MIB, Limits
+from dayfly.paths import Paths
+from dayfly.runtime import Feature, find_runsc
+from dayfly.spec import EndReason, Mount
+from dayfly.testing.boundary_contract import Subject
+from dayfly.testing.echo import Echo
+from dayfly.testing.restoring import RestoringBoundary
+from tests.boundaries import test_gvisor_inside as inside
+from tests.boundaries.test_gvisor_limits import (  # noqa: F401 - collected here too, over the fixture below
+    FLOOD_SECONDS,
+    abilities,
+    make_spec,
+    test_a_disk_flood_is_full_or_ends_the_cell,
+    test_a_memory_flood_ends_the_cell_for_memory,
+    test_a_process_flood_is_bounded,
+    test_a_sandbox_sees_as_many_cpus_as_it_may_use,
+    test_a_tmpfs_flood_is_full_at_its_size,
+    test_cpu_time_is_counted_over_all_processes_and_ends_the_cell,
+    test_kill_leaves_no_process_however_many_there_were,
+    test_limits_are_read_back_from_the_kernel,
+    test_memory_below_the_limit_is_not_punished,
+    test_more_than_the_allowed_descriptors_are_refused,
+    test_one_cpu_is_what_two_spinning_processes_get,
+    test_strict_demands_that_every_limit_be_enforced,
+    test_what_is_written_to_tmp_is_disk_and_not_memory,
+)
+
+pytestmark = pytest.mark.gvisor
+
+INSIDE = [
+    inside.test_root_inside_is_an_unprivileged_user_on_the_host,
+    inside.test_nothing_of_the_hosts_identity_is_inside,
+    inside.test_memory_inside_is_the_limit_and_not_the_hosts,
+    inside.test_the_agent_has_five_capabilities_and_what_it_starts_none,
+    inside.test_there_is_no_network_but_loopback,
+]
+
+
+@pytest.fixture
+def boundary(abilities: Abilities, data: Path) -> RestoringBoundary:  # noqa: F811 - a fixture by its name
+    return RestoringBoundary(GvisorBoundary(Paths(data, data / "run"), abilities), data / "images")
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """A directory to be mounted, open to everybody as far as modes go."""
+    directory = tmp_path / "shared"
+    directory.mkdir()
+    (directory / "file").write_text("from the host")
+    directory.chmod(0o777)
+    (directory / "file").chmod(0o666)
+    return directory
+
+
+@asynccontextmanager
+async def snapshot_of(subject: Subject, directory: Path, code: str, **changes: Any) -> AsyncIterator[Snapshot]:
+    """Of a cell that ran ``code`` and is gone."""
+    cell = await subject.boundary.open(subject.make_spec(**changes))
+    try:
+        await Echo(cell.stream).run(code)
+        snapshot = await cell.snapshot(directory / "image")
+    finally:
+        await cell.kill()
+    yield snapshot
+
+
+@asynccontextmanager
+async def restored_from(subject: Subject, snapshot: Snapshot, **changes: Any) -> AsyncIterator[tuple[Cell, Echo]]:
+    cell = await subject.boundary.restore(snapshot, subject.make_spec(**changes))
+    try:
+        yield cell, Echo(cell.stream)
+    finally:
+        await cell.kill()
+
+
+@pytest.mark.parametrize("check", INSIDE, ids=lambda check: check.__name__)
+async def test_inside_it_is_as_after_a_start(check: Any, restored: Subject) -> None:
+    await check(restored)
+
+
+async def test_mounts_are_as_read_only_as_after_a_start(restored: Subject, shared: Path) -> None:
+    await inside.test_a_read_only_mount_refuses_root_inside(restored, shared)
+
+
+async def test_what_was_written_before_counts_towards_the_disk_limit(gvisor: Subject, data: Path) -> None:
+    limits = Limits(memory=96 * MIB, disk=64 * MIB)
+    before = "open('/tmp/old', 'wb').write(os.urandom(40 << 20))"
+    flood = """
+with open('/tmp/flood', 'wb') as file:
+    try:
+        for _ in range(40): file.write(os.urandom(1 << 20))
+    except OSError as error: reply(error.errno)
+"""
+    async with (
+        snapshot_of(gvisor, data, before, limits=limits) as snapshot,
+        restored_from(gvisor, snapshot, limits=limits) as (cell, echo),
+        asyncio.timeout(FLOOD_SECONDS),
+    ):
+        assert await echo.run("reply(os.stat('/tmp/old').st_size)") == [40 << 20]
+        await echo.start(flood)
+        if find_runsc().has(Feature.OVERLAY_SIZE):
+            assert await echo.answer() == 28  # ENOSPC, and the cell lives on
+        else:
+            assert (await cell.wait()).reason is EndReason.DISK_LIMIT
+
+
+async def test_a_mounted_file_that_was_open_stays_open_and_read_only(gvisor: Subject, data: Path, shared: Path) -> None:
+    mounts = (Mount(shared, "/mnt/shared"),)
+    async with (
+        snapshot_of(gvisor, data, "sys.file = open('/mnt/shared/file')", mounts=mounts) as snapshot,
+        restored_from(gvisor, snapshot, mounts=mounts) as (_, echo),
+    ):
+        assert await echo.run("reply(sys.file.read())") == ["from the host"]
+        (refused,) = await echo.run("try: open('/mnt/shared/file', 'w')\nexcept OSError as error: reply(error.errno)")
+    assert refused in (1, 13, 30)
+
+
+async def test_restores_are_other_machines_and_other_users(gvisor: Subject, data: Path) -> None:
+    files = "[open(f'/etc/{name}').read() for name in ('machine-id', 'hostname', 'hosts')]"
+    warm = f"sys.held = open('/etc/machine-id')\nsys.before = {files}"
+    seen: list[tuple[str, int]] = []
+    async with snapshot_of(gvisor, data, warm, hostname="template") as snapshot:
+        for name in ("one", "another-name"):
+            async with restored_from(gvisor, snapshot, hostname=name) as (cell, echo):
+                before, now, node = await echo.run(f"reply(sys.before)\nreply({files})\nreply(os.uname().nodename)")
+                assert before[1:] == ["template\n", before[2]]
+                assert now[0] != before[0], "the machine id is its own, although the snapshot had read another"
+                assert now[1] == f"{name}\n"
+                assert name in now[2]
+                expected = name if find_runsc().has(Feature.RESTORE_VALIDATION) else "template"
+                assert node == expected, "the kernel's own name: docs/hosts.md says which build takes it over"
+                seen.append((now[0], cell.explain()["host_uid"]))
+    assert len({machine for machine, _ in seen}) == 2
+    if os.geteuid() == 0:
+        uids = {uid for _, uid in seen}
+        assert len(uids) == 2
+        assert all(FIRST_UID <= uid < FIRST_UID + UIDS for uid in uids)
+
+
+async def test_nobody_else_can_read_a_snapshot(gvisor: Subject, data: Path) -> None:
+    async with snapshot_of(gvisor, data, "pass") as snapshot:
+        found = snapshot.directory.stat()
+    assert (found.st_mode & 0o777, found.st_uid) == (0o700, os.geteuid())
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1, "identity": {"image": 1}}', '{"version": 99}'])
+def test_what_is_no_manifest_is_no_snapshot(tmp_path: Path, text: str) -> None:
+    with pytest.raises(HostError):
+        Snapshot.load(tmp_path)
+    (tmp_path / "snapshot.json").write_text(text)
+    with pytest.raises(HostError):
+        Snapshot.load(tmp_path)
+    Snapshot(tmp_path, {"image": "sha256:0"}).save()
+    assert Snapshot.load(tmp_path).identity == {"image": "sha256:0"}, "the control"
