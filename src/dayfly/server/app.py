@@ -1,0 +1,100 @@
+"""The application: all routes, one form of errors, and a guard around it."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import APIRouter, FastAPI
+from fastapi.exceptions import RequestValidationError
+from fastapi.requests import Request
+from fastapi.websockets import WebSocket
+
+from dayfly.errors import DayflyError, InputError
+from dayfly.server import executions, health, sandboxes, tenant
+from dayfly.server.answers import Answer
+from dayfly.server.errors import BodyTooLarge, NoSuchRoute, WrongMethod, error_body, error_headers
+from dayfly.server.guard import MAX_BODY, Asgi, Guard, internal_error
+from dayfly.server.services import Services
+from dayfly.server.views import ErrorAnswer
+
+__all__ = ["create_app"]
+
+ROUTES: tuple[APIRouter, ...] = (
+    health.routes,
+    sandboxes.routes,
+    executions.routes,
+    tenant.routes,
+)
+
+STATUSES = (400, 401, 403, 404, 405, 409, 410, 413, 414, 429, 431, 500, 502, 503, 507)
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorAnswer, "description": "An error."} for status in STATUSES
+}
+
+
+def create_app(services: Services) -> Asgi:
+    """The ASGI application over ``services``."""
+    app = FastAPI(
+        title="dayfly",
+        version=version("dayfly"),
+        openapi_url="/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        responses=ERRORS,
+        redirect_slashes=False,
+    )
+    app.state.services = services
+    for routes in ROUTES:
+        app.include_router(routes)
+    _handle_errors(app)
+    _describe_security(app)
+    return Guard(app, services.configuration)
+
+
+def _handle_errors(app: FastAPI) -> None:
+    app.add_exception_handler(DayflyError, _told)
+    app.add_exception_handler(RequestValidationError, _malformed)
+    app.add_exception_handler(Exception, internal_error)
+    for status in (400, 404, 405, 413):
+        app.add_exception_handler(status, _refused)
+
+
+async def _told(_request: Request | WebSocket, error: Exception) -> Answer:
+    assert isinstance(error, DayflyError)
+    return Answer(error_body(error), error.http_status, error_headers(error))
+
+
+async def _malformed(request: Request | WebSocket, error: Exception) -> Answer:
+    """What does not fit the description; never with the values, which may be secrets."""
+    assert isinstance(error, RequestValidationError)
+    problems = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:8]]
+    told = InputError("; ".join(problems)[:2000], remedy="GET /v1/openapi.json describes what each call takes")
+    return await _told(request, told)
+
+
+async def _refused(request: Request | WebSocket, error: Exception) -> Answer:
+    """What the framework itself refuses."""
+    kinds: dict[int, DayflyError] = {
+        400: InputError("the body is not JSON", remedy="send JSON in UTF-8, with Content-Type: application/json"),
+        404: NoSuchRoute("there is no such path here", remedy="GET /v1/openapi.json lists those that are there"),
+        405: WrongMethod("not with this method", remedy="GET /v1/openapi.json lists those that are there"),
+        413: BodyTooLarge(f"the body has more than {MAX_BODY} bytes", remedy="upload large content as a file"),
+    }
+    answer = await _told(request, kinds[getattr(error, "status_code", 400)])
+    for name, value in (getattr(error, "headers", None) or {}).items():
+        answer.headers[name] = value
+    return answer
+
+
+def _describe_security(app: FastAPI) -> None:
+    """Into the OpenAPI document: who must show what. And out of it: the framework's own 422, which never comes."""
+    document = app.openapi()
+    document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    document["security"] = [{"key": []}]
+    for path in document["paths"].values():
+        for operation in path.values():
+            operation["responses"].pop("422", None)
+    for path in ("/healthz", "/readyz"):
+        document["paths"][path]["get"]["security"] = []

@@ -1,0 +1,104 @@
+"""Who is asking, and whether they may. Who may not is told so before anything is looked up for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Path
+from fastapi.requests import HTTPConnection
+
+from dayfly.errors import NoSuchSandbox
+from dayfly.manager import Registration
+from dayfly.server.errors import NotAllowed, TooManyFailures, Unauthenticated
+from dayfly.server.keys import ADMIN, READ, RUN, SCOPES
+from dayfly.server.services import HasServices, Services
+
+__all__ = ["Administrator", "Caller", "Owned", "Reader", "Runner", "Seen", "Used", "caller_of"]
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Whoever showed a valid secret. ``sandbox``: the only one that they may use, for a token."""
+
+    key: str
+    tenant: str
+    scopes: tuple[str, ...]
+    sandbox: str | None
+
+    def may(self, scope: str) -> bool:
+        """A scope includes those before it."""
+        return any(SCOPES.index(one) >= SCOPES.index(scope) for one in self.scopes)
+
+
+async def caller_of(connection: HTTPConnection, services: HasServices) -> Caller:
+    """Raises ``Unauthenticated`` or ``TooManyFailures``."""
+    scheme, _, secret = connection.headers.get("authorization", "").partition(" ")
+    key = services.keys.check(secret.strip()) if scheme.lower() == "bearer" else None
+    if key is None:
+        raise _failure(connection, services)
+    caller = Caller(key.id, key.tenant, key.scopes, key.sandbox)
+    connection.state.caller = caller  # for the log
+    return caller
+
+
+def _failure(connection: HTTPConnection, services: Services) -> Unauthenticated | TooManyFailures:
+    address = connection.client.host if connection.client else "unknown"
+    wait = services.failures.note(address)
+    if wait:
+        return TooManyFailures(
+            "too many wrong keys from this address", retry_after=wait, remedy="wait, and mend the key"
+        )
+    services.note("authentication.failed", "", {"address": address})
+    return Unauthenticated("no valid key came with the request", remedy="send the header Authorization: Bearer dfk_...")
+
+
+Known = Annotated[Caller, Depends(caller_of)]
+
+
+class _May:
+    """Whoever has this scope; with ``token`` also whoever has a token for one sandbox."""
+
+    def __init__(self, scope: str, *, token: bool) -> None:
+        self._scope = scope
+        self._token = token
+
+    async def __call__(self, caller: Known) -> Caller:
+        """Raises ``NotAllowed``."""
+        if caller.sandbox is not None and not self._token:
+            raise NotAllowed("a token for one sandbox may only use that", remedy="use an API key")
+        if not caller.may(self._scope):
+            raise NotAllowed(
+                f"this key has not the scope {self._scope}", remedy=f"use a key with the scope {self._scope}"
+            )
+        return caller
+
+
+class _Sandbox:
+    """The sandbox in the path, for whoever ``may``; else 404, as if there were none."""
+
+    def __init__(self, may: _May) -> None:
+        self._may = may
+
+    async def __call__(self, sandbox: SandboxId, caller: Known, services: HasServices) -> Registration:
+        """Raises ``NotAllowed`` or ``NoSuchSandbox``."""
+        await self._may(caller)
+        if caller.sandbox not in (None, sandbox):
+            raise NoSuchSandbox(f"no sandbox {sandbox!a:.80}", remedy="open a new one")
+        return services.tenants.find(caller.tenant, sandbox)
+
+
+SandboxId = Annotated[str, Path(description="A sandbox's id.")]
+
+Reader = Annotated[Caller, Depends(_May(READ, token=False))]
+Runner = Annotated[Caller, Depends(_May(RUN, token=False))]
+Administrator = Annotated[Caller, Depends(_May(ADMIN, token=False))]
+
+Seen = Annotated[Registration, Depends(_Sandbox(_May(READ, token=True)))]
+"""For whoever may look at it."""
+
+Used = Annotated[Registration, Depends(_Sandbox(_May(RUN, token=True)))]
+"""For whoever may use it."""
+
+Owned = Annotated[Registration, Depends(_Sandbox(_May(RUN, token=False)))]
+"""For whoever may also end it: no token may."""

@@ -1,0 +1,141 @@
+"""The one file that tells a server how to be, in TOML. Every key has a default, but for the files of TLS; unknown keys are
+errors."""
+
+from __future__ import annotations
+
+import ipaddress
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import Field, model_validator
+
+from dayfly.errors import InputError, PolicyError
+from dayfly.limits import ByteSize, Checked, Unfit
+from dayfly.policy import Policy
+
+__all__ = ["Configuration", "Overcommit", "TemplateEntry", "TenantCaps", "Tls", "load_configuration"]
+
+MAX_FILE = 1024 * 1024
+"""Bytes of the file: more is a mistake."""
+
+
+class Tls(Checked):
+    """PEM files."""
+
+    certificate: Path
+    key: Path
+
+
+class TenantCaps(Checked):
+    """What one tenant may have at a time; without a key there is no cap."""
+
+    sandboxes: int | None = Field(None, ge=0)
+    memory: ByteSize | None = Field(None, ge=0)
+    """Bytes: the sum of the limits of all its sandboxes."""
+    cpus: float | None = Field(None, ge=0)
+    """Cores: the sum of the limits, too."""
+    cpu_seconds_per_day: float | None = Field(None, ge=0)
+    """CPU seconds that its sandboxes use in one day of UTC."""
+
+
+class Overcommit(Checked):
+    """What all sandboxes together may be promised."""
+
+    sandboxes: int = Field(1000, ge=1)
+    """Some 20 MB of memory each when idle."""
+    factor: float = Field(10.0, ge=1, le=1000)
+    """Times the machine's memory and cores. Ten: conversations mostly wait for a model or a person."""
+
+
+class TemplateEntry(Checked):
+    """A policy under a name, of which sandboxes wait."""
+
+    policy: Policy = Policy()
+    spares: int = Field(1, ge=0, le=1000)
+    """One hides the start of a sandbox from whoever comes alone."""
+    spare_seconds: float = Field(1800.0, ge=1, le=86400)
+
+
+class Configuration(Checked):
+    """Raises ``PolicyError``."""
+
+    host: str = "127.0.0.1"
+    """The address to listen on. Loopback: what nobody else reaches needs no TLS."""
+
+    port: int = Field(8700, ge=0, le=65535)
+    """0 takes a free one."""
+
+    data: Path | None = None
+    """Keys, journal and images; ``None``: this user's data directory."""
+
+    tls: Tls | None = None
+
+    behind_proxy: bool = False
+    """A reverse proxy on this machine ends TLS and checks names; its X-Forwarded-For is believed."""
+
+    hosts: frozenset[str] = frozenset()
+    """Further names by which clients may call this server (their Host header). Loopback has its own names."""
+
+    origins: frozenset[str] = frozenset()
+    """Web pages that may call it, such as ``https://notebook.example``. None: agents are no web pages."""
+
+    connections: int = Field(1000, ge=1, le=100_000)
+    """Open at a time; the next one is told 503. Descriptors are limited, and each sandbox needs some."""
+
+    drain_seconds: float = Field(5.0, ge=0, le=3600)
+    """For requests to end after SIGTERM. Then what still runs is interrupted."""
+
+    machine: Overcommit = Overcommit()
+
+    default_caps: TenantCaps = TenantCaps()
+    """Of tenants that are not listed."""
+
+    tenants: Mapping[str, TenantCaps] = {}
+    templates: Mapping[str, TemplateEntry] = {}
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        try:
+            return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @model_validator(mode="after")
+    def _safe_to_reach(self) -> Configuration:
+        if not (self.is_loopback or self.tls or self.behind_proxy):
+            raise Unfit(
+                f"{self.host} can be reached by others, and keys would travel unencrypted",
+                "give tls.certificate and tls.key; or behind_proxy (--behind-proxy) where a proxy does that",
+            )
+        return self
+
+    def caps_of(self, tenant: str) -> TenantCaps:
+        return self.tenants.get(tenant, self.default_caps)
+
+
+def load_configuration(file: Path | None, **options: object) -> Configuration:
+    """The file's (or the defaults), changed by the options that are not ``None``. Raises ``InputError``."""
+    data = _read(file) if file else {}
+    data |= {name: value for name, value in options.items() if value is not None}
+    try:
+        return Configuration.model_validate(data)
+    except PolicyError as error:
+        place = f"{file}: " if file else ""
+        raise InputError(f"{place}{error.message}", remedy=error.remedy) from error
+
+
+def _read(file: Path) -> dict[str, object]:
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(MAX_FILE + 1)
+        if len(content) > MAX_FILE:
+            raise InputError(f"{file} is too large for a configuration", remedy="--config takes a TOML file")
+        return tomllib.loads(content.decode("utf-8"))
+    except OSError as error:
+        raise InputError(
+            f"cannot read {file}: {error.strerror}", remedy="without --config the defaults hold"
+        ) from error
+    except ValueError as error:  # not UTF-8, not TOML
+        raise InputError(f"{file} is not TOML: {error}", remedy="for example: port = 8700") from error

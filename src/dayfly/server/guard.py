@@ -1,0 +1,163 @@
+"""What is looked at before anything else: names, pages, lengths. And what every answer says to a browser that gets it.
+
+A web page in a browser on this machine can reach loopback, also under a name of its own (DNS rebinding). So there the
+Host header must be a name of loopback, and a request that says it comes from a page is refused.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from fastapi import HTTPException
+
+from dayfly.errors import DayflyError
+from dayfly.limits import MIB
+from dayfly.server.answers import Answer
+from dayfly.server.config import Configuration
+from dayfly.server.errors import (
+    BodyTooLarge,
+    HeadersTooLong,
+    InternalError,
+    RequestRefused,
+    UriTooLong,
+    error_body,
+    error_headers,
+)
+
+__all__ = ["Asgi", "Guard", "Message", "Receive", "Scope", "Send"]
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+MAX_PATH = 4096
+"""Bytes of a request's path: a conversation's key of 256 characters, each of up to 12 bytes, and words around it."""
+
+MAX_QUERY = 16 * 1024
+"""Bytes: a path of PATH_MAX (4096) with every byte as %XX, and room for the rest."""
+
+MAX_HEADERS = 16 * 1024
+"""Bytes of all headers: a key has 83."""
+
+MAX_BODY = 8 * MIB
+"""Bytes of a JSON body: one frame of the wire (1 MiB) of code, even if every character of it needs an escape."""
+
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+
+HEADERS = (
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; sandbox"),
+    (b"x-content-type-options", b"nosniff"),
+)
+"""What comes out of a sandbox is hostile, also to a browser that somebody points here."""
+
+log = logging.getLogger("dayfly.server")
+
+
+class Guard:
+    """Around the whole application."""
+
+    def __init__(self, app: Asgi, configuration: Configuration) -> None:
+        self._app = app
+        self._origins = configuration.origins
+        local = configuration.is_loopback and not configuration.behind_proxy
+        named = configuration.hosts | (LOOPBACK_NAMES | {configuration.host} if local else frozenset())
+        self._hosts = named if local or configuration.hosts else None  # None: any
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            return
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await _answer(refusal)(scope, receive, send)
+            return
+        limited = receive if _is_upload(scope) else _limited(receive)
+        await self._guarded(scope, limited, _with_headers(send))
+
+    async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._app(scope, receive, send)
+        except Exception as error:  # noqa: BLE001 - ours; it has been answered, and the log gets no values, only where
+            at = error.__traceback__
+            while at is not None and at.tb_next is not None:
+                at = at.tb_next
+            place = f"{at.tb_frame.f_code.co_filename}:{at.tb_lineno}" if at else "nowhere"
+            log.error("internal error", extra={"error": type(error).__name__, "place": place})
+
+    def _refusal(self, scope: Scope) -> DayflyError | None:
+        if len(scope.get("raw_path") or b"") > MAX_PATH or len(scope["query_string"]) > MAX_QUERY:
+            return UriTooLong("the path or the query is too long", remedy="put large content into the body")
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEADERS:
+            return HeadersTooLong("the headers are too long", remedy="send none that this API does not know")
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        if not _is_upload(scope) and _length(headers.get(b"content-length", "0")) > MAX_BODY:
+            return BodyTooLarge(f"the body has more than {MAX_BODY} bytes", remedy="upload large content as a file")
+        if self._hosts is not None and _host(headers.get(b"host", "")) not in self._hosts:
+            return RequestRefused(
+                f"this server is not called {headers.get(b'host', '')!a:.80}",
+                remedy="call it by its address, or add the name to hosts in its configuration",
+            )
+        origin = headers.get(b"origin")
+        if origin is not None and origin not in self._origins:
+            return RequestRefused(
+                f"a web page may not call this server: {origin!a:.80}",
+                remedy="add the page to origins in the server's configuration",
+            )
+        if origin is None and headers.get(b"sec-fetch-site", "none") not in ("none", "same-origin"):
+            return RequestRefused("a web page may not call this server", remedy="call it from a program")
+        return None
+
+
+def _host(header: str) -> str | None:
+    """The name without the port."""
+    try:
+        return urlsplit(f"//{header}").hostname
+    except ValueError:
+        return None
+
+
+def _is_upload(scope: Scope) -> bool:
+    """Whether the body is content, which is streamed, and which the sandbox's own limits bound."""
+    return scope["type"] == "http" and bool(scope["method"] == "PUT" or scope["path"].endswith("/stdin"))
+
+
+def _length(header: str) -> int:
+    return int(header) if header.isdecimal() else 0  # h11 has refused what is no number
+
+
+def _limited(receive: Receive) -> Receive:
+    """Whatever length was announced, if any was."""
+    size = 0
+
+    async def wrapped() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > MAX_BODY:
+            raise HTTPException(413)
+        return message
+
+    return wrapped
+
+
+def _answer(error: DayflyError) -> Answer:
+    return Answer(error_body(error), error.http_status, error_headers(error))
+
+
+def _with_headers(send: Send) -> Send:
+    async def wrapped(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", ()), *HEADERS]
+        await send(message)
+
+    return wrapped
+
+
+def internal_error(_request: object, _error: Exception) -> Answer:
+    """The answer to whatever should not have happened."""
+    return _answer(InternalError("internal error", remedy="try again; the server's log says where it was"))

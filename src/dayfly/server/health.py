@@ -1,0 +1,52 @@
+"""For whoever watches the server: does it answer, can it work, how much does it do."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+
+from fastapi import APIRouter
+from fastapi.requests import Request
+from fastapi.responses import Response
+
+from dayfly.server.answers import Answer
+from dayfly.server.auth import caller_of
+from dayfly.server.errors import NotAllowed
+from dayfly.server.keys import ADMIN
+from dayfly.server.services import HasServices
+
+__all__ = ["routes"]
+
+log = logging.getLogger("dayfly.server")
+
+routes = APIRouter(tags=["health"])
+
+
+@routes.get("/healthz", response_model=dict[str, str])
+async def alive() -> Answer:
+    """The process answers."""
+    return Answer({"status": "ok"})
+
+
+@routes.get("/readyz", response_model=dict[str, str], responses={503: {"description": "It cannot make sandboxes."}})
+async def ready(services: HasServices) -> Answer:
+    """It can make sandboxes."""
+    problem = await services.unready()
+    if problem is None:
+        return Answer({"status": "ok"})
+    log.warning("not ready", extra={"problem": problem})
+    return Answer({"status": "unready"}, 503)
+
+
+@routes.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+async def metrics(request: Request, services: HasServices) -> Response:
+    """Prometheus: for this machine itself, or an admin key where a proxy stands between."""
+    if services.configuration.behind_proxy or not _is_local(request):
+        caller = await caller_of(request, services)
+        if caller.sandbox is not None or not caller.may(ADMIN):
+            raise NotAllowed("the server's metrics are for admin keys", remedy="use a key with the scope admin")
+    return Response(services.metrics.render(services.tenants), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _is_local(request: Request) -> bool:
+    return request.client is not None and ipaddress.ip_address(request.client.host).is_loopback

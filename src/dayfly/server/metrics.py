@@ -1,0 +1,79 @@
+"""Numbers for Prometheus. No id, tenant, code or text of a caller is ever a label: templates are the operator's names."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter as Count
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter
+from weakref import WeakSet
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from dayfly.errors import DayflyError
+from dayfly.manager import Registration, Tenants
+from dayfly.spec import Execution
+
+__all__ = ["Metrics"]
+
+FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
+"""Seconds: from a warm claim to a long run."""
+
+
+class Metrics:
+    """One server's, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self._registry = own = CollectorRegistry()
+        self._sandboxes = Gauge("dayfly_sandboxes", "Sandboxes now.", ["state", "template"], registry=own)
+        self._opens = Counter("dayfly_opens", "Sandboxes asked for.", ["template", "outcome"], registry=own)
+        self._opening = Histogram(
+            "dayfly_open_seconds", "Until a sandbox was there.", ["template"], buckets=FAST, registry=own
+        )
+        self._ends = Counter("dayfly_ends", "Sandboxes that ended.", ["reason"], registry=own)
+        self._executions = Counter("dayfly_executions", "Runs of code.", ["outcome"], registry=own)
+        self._running = Histogram("dayfly_execution_seconds", "Of runs of code.", buckets=FAST, registry=own)
+        self._known: WeakSet[Registration] = WeakSet()
+        self._following: set[asyncio.Task[None]] = set()
+
+    @contextmanager
+    def opening(self, template: str | None) -> Iterator[None]:
+        """Around the making of a sandbox; ``template`` is one that exists."""
+        begun, name = perf_counter(), template or ""
+        try:
+            yield
+        except DayflyError:
+            self._opens.labels(name, "refused").inc()
+            raise
+        self._opens.labels(name, "ok").inc()
+        self._opening.labels(name).observe(perf_counter() - begun)
+
+    def follow(self, made: Registration) -> None:
+        """Count its end when it comes, and once."""
+        if made in self._known:
+            return
+        self._known.add(made)
+        task = asyncio.ensure_future(self._count_end(made))
+        self._following.add(task)
+        task.add_done_callback(self._following.discard)
+
+    async def _count_end(self, made: Registration) -> None:
+        end = await made.life.ended()
+        self._ends.labels(end.reason.value).inc()
+
+    def ran(self, execution: Execution) -> None:
+        self._executions.labels(execution.outcome.value).inc()
+        self._running.observe(execution.duration)
+
+    def failed(self) -> None:
+        """A run that gave no execution: refused, or given up by its caller."""
+        self._executions.labels("none").inc()
+
+    def render(self, tenants: Tenants) -> bytes:
+        """All of it as text, as of now."""
+        self._sandboxes.clear()
+        now = Count((one.state, one.template or "") for one in tenants.registrations())
+        for labels, number in now.items():
+            self._sandboxes.labels(*labels).set(number)
+        return generate_latest(self._registry)

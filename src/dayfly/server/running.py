@@ -1,0 +1,213 @@
+"""Runs of code that are under way or kept: what they said, and how to stop them.
+
+Laws: what is kept is bounded for each tenant, and the oldest goes first. A run that nobody reads waits for nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+from dayfly.errors import DayflyError, InputError
+from dayfly.limits import MIB
+from dayfly.manager import Registration
+from dayfly.server.answers import json_bytes
+from dayfly.server.bodies import ExecutionBody
+from dayfly.server.errors import NoSuchExecution, error_body
+from dayfly.server.metrics import Metrics
+from dayfly.server.streams import Lines, Target
+from dayfly.spec import Execution, Outcome, Result
+
+__all__ = ["Executions", "Log", "Run"]
+
+KEPT_SECONDS = 3600.0
+"""How long the events of a kept run can be read after its end."""
+
+MOST_OF_RUN = 32 * MIB
+"""Bytes of one run's events: 4 MiB of output, the default cap, even if every byte of it needs an escape."""
+
+MOST_OF_TENANT = 256 * MIB
+"""Bytes of all kept events of one tenant."""
+
+MOST_RUNS = 1000
+"""Kept runs of one tenant that have ended."""
+
+_ID_BYTES = 16
+
+
+class Log:
+    """The events of one run, from ``first`` on, to be read while they come and after."""
+
+    def __init__(self) -> None:
+        self.first = 1
+        self.size = 0
+        self.over = False
+        self._lines: deque[bytes] = deque()
+        self._changed = asyncio.Event()
+
+    async def write(self, event: Mapping[str, Any]) -> None:
+        """Waits for nobody: who reads too late finds the oldest gone."""
+        line = json_bytes({"n": self.first + len(self._lines), **event})
+        self._lines.append(line)
+        self.size += len(line)
+        while self.size > MOST_OF_RUN and len(self._lines) > 1:
+            self.drop()
+        self._wake()
+
+    def drop(self) -> None:
+        """Forget the oldest event."""
+        self.size -= len(self._lines.popleft())
+        self.first += 1
+
+    def close(self) -> None:
+        self.over = True
+        self._wake()
+
+    async def follow(self, after: int, lines: Lines) -> None:
+        """Write what comes after number ``after`` until the run is over. Raises ``InputError`` for what is forgotten."""
+        number = after + 1
+        while True:
+            if number < self.first:
+                raise InputError(f"events up to {self.first - 1} are forgotten", remedy=f"?after={self.first - 1}")
+            changed = self._changed
+            if number < self.first + len(self._lines):
+                await lines.write_encoded(self._lines[number - self.first])
+                number += 1
+            elif self.over:
+                return
+            else:
+                await changed.wait()
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+
+class _Sink:
+    """Makes events of what a run delivers."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    async def stdout(self, text: str) -> None:
+        await self._target.write({"type": "stdout", "text": text})
+
+    async def stderr(self, text: str) -> None:
+        await self._target.write({"type": "stderr", "text": text})
+
+    async def result(self, result: Result) -> None:
+        await self._target.write({"type": "result", "result": result})
+
+
+class Run:
+    """One run of code whose events go to ``target``. ``task`` ends when it is over."""
+
+    def __init__(self, registration: Registration, body: ExecutionBody, target: Target, metrics: Metrics) -> None:
+        self.id = secrets.token_hex(_ID_BYTES)
+        self.sandbox = registration.id
+        self.tenant = registration.tenant
+        self.target = target
+        self._interrupted = False
+        self._registration = registration
+        self._body = body
+        self._metrics = metrics
+        self.task = asyncio.ensure_future(self._perform())
+
+    def interrupt(self) -> bool:
+        """Stop it; its last event says so. Whether it was still under way."""
+        self._interrupted = not self.task.done()
+        self.task.cancel()
+        return self._interrupted
+
+    async def _perform(self) -> None:
+        await self.target.write({"type": "started", "id": self.id})
+        try:
+            execution = await self._execute()
+        except DayflyError as error:
+            self._metrics.failed()
+            await self.target.write({"type": "error", **error_body(error)})
+        else:
+            self._metrics.ran(execution)
+            told = {**vars(execution), "stdout": "", "stderr": "", "results": ()}
+            await self.target.write({"type": "end", "execution": told})
+
+    async def _execute(self) -> Execution:
+        begun = asyncio.get_running_loop().time()
+        life, body = self._registration.life, self._body
+        try:
+            return await life.execute(
+                body.code,
+                language=body.language,
+                context=body.context,
+                timeout=body.timeout,
+                output=body.output,
+                sink=_Sink(self.target),
+            )
+        except asyncio.CancelledError:
+            if not self._interrupted:
+                self._metrics.failed()
+                raise
+            duration = asyncio.get_running_loop().time() - begun
+            return Execution(Outcome.INTERRUPTED, duration=duration, limits=tuple(life.limits))
+
+
+class Executions:
+    """All runs of a server that have an id, on one event loop."""
+
+    def __init__(self) -> None:
+        self._runs: dict[tuple[str, str], Run] = {}
+        self._unnamed: set[asyncio.Task[Execution]] = set()
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def begin(self, registration: Registration, body: ExecutionBody, target: Target, metrics: Metrics) -> Run:
+        """Start a run. It is known by its id until it is over; one with a ``Log``, for an hour longer."""
+        run = Run(registration, body, target, metrics)
+        self._runs[run.sandbox, run.id] = run
+        run.task.add_done_callback(lambda _: self._over(run))
+        self._bound(run.tenant)
+        return run
+
+    def keep(self, work: Coroutine[Any, Any, Execution]) -> asyncio.Task[Execution]:
+        """Let a run go on, whoever waits for it."""
+        task = asyncio.ensure_future(work)
+        self._unnamed.add(task)
+        task.add_done_callback(self._unnamed.discard)
+        return task
+
+    def find(self, sandbox: str, execution: str) -> Run:
+        """Raises ``NoSuchExecution``."""
+        run = self._runs.get((sandbox, execution))
+        if run is None:
+            raise NoSuchExecution(
+                f"no run {execution!a:.80} is under way or kept", remedy='start it with "on_disconnect": "keep"'
+            )
+        return run
+
+    def _over(self, run: Run) -> None:
+        if not isinstance(run.target, Log):
+            self._forget(run)
+            return
+        run.target.close()
+        asyncio.get_running_loop().call_later(KEPT_SECONDS, self._forget, run)
+        self._bound(run.tenant)
+
+    def _forget(self, run: Run) -> None:
+        self._runs.pop((run.sandbox, run.id), None)
+
+    def _bound(self, tenant: str) -> None:
+        """Keep to the tenant's caps: whole runs that have ended go first, then the oldest events of those under way."""
+        kept = [
+            (run, run.target) for run in self._runs.values() if run.tenant == tenant and isinstance(run.target, Log)
+        ]
+        size, ended = sum(log.size for _, log in kept), sum(log.over for _, log in kept)
+        for run, log in kept:
+            if size <= MOST_OF_TENANT and ended <= MOST_RUNS:
+                return
+            if log.over:
+                self._forget(run)
+                size, ended = size - log.size, ended - 1

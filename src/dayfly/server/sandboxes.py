@@ -1,0 +1,154 @@
+"""Sandboxes: made, found, changed and ended."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Path
+
+from dayfly.errors import InputError, PolicyError, SandboxEnded
+from dayfly.manager import Registration
+from dayfly.policy import Policy, parse_policy
+from dayfly.server.answers import Answer
+from dayfly.server.auth import Owned, Reader, Runner, Seen, Used
+from dayfly.server.bodies import EnvironmentBody, ExtendBody, OpeningBody, QuarantineBody, TokenBody
+from dayfly.server.errors import NoSuchTemplate
+from dayfly.server.services import HasServices, Services
+from dayfly.server.views import SandboxList, SandboxView, TokenMade, sandbox_view
+from dayfly.spec import Usage
+
+__all__ = ["ensure_live", "routes"]
+
+routes = APIRouter(prefix="/v1", tags=["sandboxes"])
+
+IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=256)]
+Conversation = Annotated[str, Path(min_length=1, max_length=256)]
+
+
+@routes.post("/sandboxes", status_code=201, response_model=SandboxView)
+async def create(
+    caller: Runner, services: HasServices, body: OpeningBody | None = None, idempotency_key: IdempotencyKey = None
+) -> Answer:
+    """Make a sandbox. With the same Idempotency-Key the same tenant gets the same one again."""
+    wanted = body or OpeningBody()
+    policy = _policy(wanted, services)
+    with services.metrics.opening(wanted.template):
+        made = await services.tenants.create(
+            caller.tenant, policy, env=wanted.env, template=wanted.template, idempotency_key=idempotency_key
+        )
+    services.metrics.follow(made)
+    return Answer(sandbox_view(made), 201)
+
+
+@routes.post(
+    "/conversations/{conversation}",
+    response_model=SandboxView,
+    responses={201: {"model": SandboxView, "description": "It was made."}},
+)
+async def converse(
+    conversation: Conversation, caller: Runner, services: HasServices, body: OpeningBody | None = None
+) -> Answer:
+    """That conversation's sandbox; made if there is none."""
+    wanted = body or OpeningBody()
+    policy = _policy(wanted, services)
+    with services.metrics.opening(wanted.template):
+        found, made = await services.tenants.get_or_create(
+            caller.tenant, conversation, policy, env=wanted.env, template=wanted.template
+        )
+    if made:
+        services.metrics.follow(found)
+    return Answer(sandbox_view(found), 201 if made else 200)
+
+
+@routes.get("/sandboxes", response_model=SandboxList)
+async def all_of_them(caller: Reader, services: HasServices) -> Answer:
+    """The tenant's live ones, and those that ended in the last hour."""
+    return Answer(SandboxList([sandbox_view(one) for one in services.tenants.registrations(caller.tenant)]))
+
+
+@routes.get("/sandboxes/{sandbox}", response_model=SandboxView)
+async def one_of_them(registration: Seen) -> Answer:
+    """One sandbox."""
+    return Answer(sandbox_view(registration))
+
+
+@routes.get("/sandboxes/{sandbox}/explain", response_model=dict[str, Any])
+async def explain(registration: Seen) -> Answer:
+    """What was generated for it."""
+    return Answer(dict(registration.life.explain()))
+
+
+@routes.get("/sandboxes/{sandbox}/usage", response_model=Usage)
+async def usage(registration: Seen) -> Answer:
+    """What it used so far."""
+    return Answer(ensure_live(registration).life.usage())
+
+
+@routes.post("/sandboxes/{sandbox}/extend", response_model=SandboxView)
+async def extend(registration: Owned, body: ExtendBody, services: HasServices) -> Answer:
+    """Let it live for at least so long from now, within the policy's ceiling."""
+    services.tenants.extend(ensure_live(registration), body.seconds)
+    return Answer(sandbox_view(registration))
+
+
+@routes.post("/sandboxes/{sandbox}/environment", response_model=SandboxView)
+async def environment(registration: Used, body: EnvironmentBody) -> Answer:
+    """Set variables for what starts from now on."""
+    await registration.life.configure(body.env)
+    return Answer(sandbox_view(registration))
+
+
+@routes.post("/sandboxes/{sandbox}/token", response_model=TokenMade)
+async def token(registration: Owned, body: TokenBody, services: HasServices) -> Answer:
+    """A token with which this sandbox can be used, and nothing else done."""
+    ensure_live(registration)
+    key, secret = await asyncio.to_thread(
+        services.keys.create_token, registration.tenant, registration.id, body.seconds
+    )
+    services.note("token.created", registration.tenant, {"id": key.id, "sandbox": registration.id})
+    return Answer(TokenMade(secret, key.expires))
+
+
+@routes.post("/sandboxes/{sandbox}/quarantine", response_model=SandboxView)
+async def quarantine(registration: Owned, body: QuarantineBody, services: HasServices) -> Answer:
+    """Destroy it and keep the reason. Its conversation gets a new one when it asks next."""
+    ensure_live(registration)
+    await asyncio.shield(services.tenants.quarantine(registration, body.reason, replace=False))
+    return Answer(sandbox_view(registration))
+
+
+@routes.delete("/sandboxes/{sandbox}", response_model=SandboxView)
+async def end(registration: Owned) -> Answer:
+    """End it. When this answers, nothing of it is left."""
+    await asyncio.shield(registration.life.close())
+    return Answer(sandbox_view(registration))
+
+
+def ensure_live(registration: Registration) -> Registration:
+    """Raises ``SandboxEnded``."""
+    if registration.end_reason is not None:
+        raise SandboxEnded(registration.end_reason.value, registration.end_detail)
+    return registration
+
+
+def _policy(wanted: OpeningBody, services: Services) -> Policy:
+    """Raises ``PolicyError``, ``InputError`` or ``NoSuchTemplate``."""
+    if wanted.template is None:
+        return _foreign(wanted.policy or {})
+    if wanted.policy is not None:
+        raise InputError("give a policy or a template, not both", remedy="leave one of them out")
+    for template in services.tenants.templates:
+        if template.name == wanted.template:
+            return template.policy
+    raise NoSuchTemplate(f"no template {wanted.template!a:.80}", remedy="GET /v1/templates lists those that are there")
+
+
+def _foreign(policy: dict[str, Any]) -> Policy:
+    """A policy of somebody who may not read this machine's files: looking at a mount would already tell what exists."""
+    if policy.get("mounts"):
+        raise PolicyError(
+            "mounts name files of the server's machine: over HTTP no policy may have them",
+            remedy="upload the files, or have the server's operator make a template that mounts them",
+        )
+    return parse_policy(policy)

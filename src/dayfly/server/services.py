@@ -1,0 +1,47 @@
+"""What the routes work with, made once for each server."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, cast
+
+from fastapi import Depends
+from fastapi.requests import HTTPConnection
+
+from dayfly.journal import SERVER
+from dayfly.manager import Tenants
+from dayfly.server.config import Configuration
+from dayfly.server.failures import Failures
+from dayfly.server.keys import Keys
+from dayfly.server.metrics import Metrics
+from dayfly.server.running import Executions
+
+__all__ = ["HasServices", "Services"]
+
+
+@dataclass
+class Services:
+    """``unready`` says why no sandbox can be made now, or ``None``. ``journal`` is the file to read, if there is one."""
+
+    tenants: Tenants
+    keys: Keys
+    unready: Callable[[], Awaitable[str | None]]
+    configuration: Configuration = field(default_factory=Configuration)
+    failures: Failures = field(default_factory=Failures)
+    executions: Executions = field(default_factory=Executions)
+    metrics: Metrics = field(default_factory=Metrics)
+    journal: Path | None = None
+
+    def note(self, kind: str, tenant: str, facts: Mapping[str, object]) -> None:
+        """Write into the server's chain of the journal. Raises ``HostError``: what cannot be written down does not happen."""
+        if self.tenants.journal is not None:
+            self.tenants.journal.append(SERVER, kind, facts, tenant=tenant)
+
+
+def _services(connection: HTTPConnection) -> Services:
+    return cast(Services, connection.app.state.services)
+
+
+HasServices = Annotated[Services, Depends(_services)]

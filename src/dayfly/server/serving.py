@@ -1,0 +1,115 @@
+"""The application on a socket, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import uvicorn
+
+from dayfly.errors import HostError
+from dayfly.server.config import Configuration
+from dayfly.server.guard import Asgi
+
+__all__ = ["Listener", "serve"]
+
+MAX_HEAD = 32 * 1024
+"""Bytes of a request's line and headers together: more than any client of this API sends."""
+
+MAX_MESSAGE = 1024 * 1024
+"""Bytes of one WebSocket message: a frame of the wire."""
+
+BACKLOG = 1024
+"""Connections that wait to be accepted, as after a pause of the machine."""
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A bound socket."""
+
+    socket: socket.socket
+    url: str
+
+    @classmethod
+    def bind(cls, configuration: Configuration) -> Listener:
+        """Raises ``HostError``."""
+        where = (configuration.host, configuration.port)
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(*where, type=socket.SOCK_STREAM)[0]
+            bound = socket.socket(family, kind, protocol)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(address)
+        except OSError as error:
+            raise HostError(
+                f"cannot listen on {configuration.host} port {configuration.port}: {error.strerror or error}",
+                remedy="choose another --port, or end who has it",
+            ) from error
+        name = f"[{configuration.host}]" if family == socket.AF_INET6 else configuration.host
+        scheme = "https" if configuration.tls else "http"
+        return cls(bound, f"{scheme}://{name}:{bound.getsockname()[1]}")
+
+
+async def serve(app: Asgi, listener: Listener, configuration: Configuration, stop: asyncio.Event | None = None) -> None:
+    """Answer until SIGTERM, SIGINT or ``stop``; then let requests end for a while. Raises ``HostError``."""
+    try:
+        settings = _settings(app, configuration)
+        settings.load()
+    except OSError as error:
+        raise HostError(f"cannot use the files of TLS: {error}", remedy="see tls.certificate and tls.key") from error
+    server = _Server(settings)
+    watching = asyncio.ensure_future(_stop(server, stop)) if stop else None
+    try:
+        await server.serve([listener.socket])
+    finally:
+        if watching:
+            watching.cancel()
+
+
+async def _stop(server: uvicorn.Server, stop: asyncio.Event) -> None:
+    await stop.wait()
+    server.should_exit = True
+
+
+class _Server(uvicorn.Server):
+    """Signals end it and do not come again when it has ended: then the caller ends the sandboxes."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop, taken = asyncio.get_running_loop(), []
+        for number in (signal.SIGTERM, signal.SIGINT):
+            try:
+                loop.add_signal_handler(number, self.handle_exit, number, None)
+            except (RuntimeError, ValueError):  # not the main thread: there is somebody else to take them
+                break
+            taken.append(number)
+        try:
+            yield
+        finally:
+            for number in taken:
+                loop.remove_signal_handler(number)
+
+
+def _settings(app: Asgi, configuration: Configuration) -> uvicorn.Config:
+    tls = configuration.tls
+    return uvicorn.Config(
+        app,
+        http="h11",  # whose head has a cap
+        ws="websockets-sansio",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=configuration.behind_proxy,
+        limit_concurrency=configuration.connections,
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=max(1, round(configuration.drain_seconds)),
+        h11_max_incomplete_event_size=MAX_HEAD,
+        ws_max_size=MAX_MESSAGE,
+        ws_per_message_deflate=False,
+        ssl_certfile=tls.certificate if tls else None,
+        ssl_keyfile=tls.key if tls else None,
+    )

@@ -1,0 +1,187 @@
+"""What goes out as JSON, where it is not one of the nouns of ``dayfly.spec`` itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dayfly.manager import Registration
+from dayfly.server.keys import Key
+from dayfly.spec import FileInfo, LimitReport, ProcessInfo
+
+__all__ = [
+    "ContextList", "ContextView", "ErrorAnswer", "ErrorView", "FileList", "Interrupted", "JournalPage", "KeyList", "KeyMade",
+    "KeyView", "MadeDirectory", "ProcessList", "Removed", "SandboxList", "SandboxView", "TemplateList", "TemplateView",
+    "TokenMade", "Unpacked", "UsageView", "Written", "key_view", "sandbox_view",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ErrorView:
+    """Some have more: a ``sandbox_ended`` its ``end_reason``, a ``sandbox_file_error`` its ``problem`` and ``path``."""
+
+    code: str
+    message: str
+    remedy: str | None
+    retryable: bool
+
+
+@dataclass(frozen=True)
+class ErrorAnswer:
+    error: ErrorView
+
+
+@dataclass(frozen=True)
+class SandboxView:
+    """Times are seconds since 1970. ``policy`` is without ``mounts``, which name files of the server's machine."""
+
+    id: str
+    state: str
+    end_reason: str | None
+    end_detail: str
+    conversation: str | None
+    template: str | None
+    created: float
+    expires: float
+    policy: Mapping[str, Any]
+    limits: Sequence[LimitReport]
+    languages: Sequence[str]
+
+
+@dataclass(frozen=True)
+class SandboxList:
+    sandboxes: Sequence[SandboxView]
+
+
+@dataclass(frozen=True)
+class TokenMade:
+    """The token is shown this once."""
+
+    token: str
+    expires: float | None
+
+
+@dataclass(frozen=True)
+class ContextView:
+    name: str
+    language: str
+    busy: bool
+
+
+@dataclass(frozen=True)
+class ContextList:
+    contexts: Sequence[ContextView]
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """Whether it was still under way."""
+
+    interrupted: bool
+
+
+@dataclass(frozen=True)
+class ProcessList:
+    processes: Sequence[ProcessInfo]
+
+
+@dataclass(frozen=True)
+class FileList:
+    files: Sequence[FileInfo]
+    more: bool
+
+
+@dataclass(frozen=True)
+class Written:
+    size: int
+
+
+@dataclass(frozen=True)
+class MadeDirectory:
+    made: bool
+
+
+@dataclass(frozen=True)
+class Removed:
+    removed: int
+
+
+@dataclass(frozen=True)
+class Unpacked:
+    files: int
+
+
+@dataclass(frozen=True)
+class KeyView:
+    id: str
+    name: str
+    tenant: str
+    scopes: Sequence[str]
+    created: float
+    expires: float | None
+    revoked: float | None
+
+
+@dataclass(frozen=True)
+class KeyMade(KeyView):
+    """The key is shown this once."""
+
+    key: str
+
+
+@dataclass(frozen=True)
+class KeyList:
+    keys: Sequence[KeyView]
+
+
+@dataclass(frozen=True)
+class UsageView:
+    """What the tenant has now and used today; ``allowed`` has the same names, null for no cap."""
+
+    sandboxes: int
+    memory: int
+    cpus: float
+    cpu_seconds_today: float
+    allowed: Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
+class TemplateView:
+    name: str
+    image: str
+    spares: int
+
+
+@dataclass(frozen=True)
+class TemplateList:
+    templates: Sequence[TemplateView]
+
+
+@dataclass(frozen=True)
+class JournalPage:
+    """``next`` goes into ``after`` for the next page."""
+
+    entries: Sequence[Mapping[str, Any]]
+    next: int
+
+
+def sandbox_view(one: Registration) -> SandboxView:
+    """As of now."""
+    return SandboxView(
+        id=one.id,
+        state=one.state,
+        end_reason=one.end_reason.value if one.end_reason else None,
+        end_detail=one.end_detail,
+        conversation=one.conversation,
+        template=one.template,
+        created=one.created,
+        expires=one.expires,
+        policy=one.life.policy.model_dump(mode="json", exclude={"mounts"}),
+        limits=one.life.limits,
+        languages=one.life.languages,
+    )
+
+
+def key_view(key: Key) -> KeyView:
+    return KeyView(key.id, key.name, key.tenant, key.scopes, key.created, key.expires, key.revoked)

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.machine import gvisor_with, image, short_directory
+from tests.server.house import TINY, House, house
+
+
+@pytest.fixture(scope="package")
+def server() -> Iterator[House]:
+    """One for all tests of this folder: what they share is the process, as tenants do."""
+    image("python")
+    with gvisor_with("") as boundary, short_directory() as directory, house(boundary, directory) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: House) -> httpx.Client:
+    """May make and use sandboxes of the tenant ``t``."""
+    return server.client()
+
+
+@pytest.fixture
+def sandbox(client: httpx.Client) -> Iterator[str]:
+    """The path of a live sandbox."""
+    made = client.post("/v1/sandboxes", json={"policy": TINY})
+    assert made.status_code == 201, made.text
+    path = f"/v1/sandboxes/{made.json()['id']}"
+    yield path
+    assert client.delete(path).status_code == 200
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A directory that only this user can enter."""
+    tmp_path.chmod(0o700)
+    return tmp_path

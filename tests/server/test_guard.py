@@ -1,0 +1,115 @@
+"""What a web page may not do, and what is too long."""
+
+from __future__ import annotations
+
+import socket
+
+import httpx
+import pytest
+
+from dayfly.server import Configuration
+from dayfly.server.guard import MAX_BODY, MAX_HEADERS, MAX_PATH, MAX_QUERY, Guard
+from tests.server.house import House
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "[", "10.0.0.1"])
+def test_a_name_that_is_not_loopbacks_is_refused(client: httpx.Client, host: str) -> None:
+    for path in ("/v1/usage", "/healthz", "/nothing"):
+        answer = client.get(path, headers={"host": host})
+        assert answer.status_code in (400, 403)
+    assert client.get("/v1/usage", headers={"host": "evil.example"}).json()["error"]["code"] == "request_refused"
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8700", "127.0.0.1", "127.0.0.1:1", "[::1]:8700"])
+def test_loopbacks_own_names_pass(client: httpx.Client, host: str) -> None:
+    assert client.get("/v1/usage", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"origin": "https://evil.example"}, {"origin": "null"}, {"origin": "http://127.0.0.1:3000"},
+     {"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"}],
+)  # fmt: skip
+def test_a_web_page_is_refused(client: httpx.Client, headers: dict[str, str]) -> None:
+    answer = client.post("/v1/sandboxes", json={}, headers=headers)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "request_refused")
+    assert "access-control-allow-origin" not in answer.headers
+
+
+async def judged(configuration: Configuration, **headers: str) -> int:
+    """The status that a guard gives by itself, or 200 if it lets the request through."""
+    sent: list[int] = []
+
+    async def app(scope: object, receive: object, send: object) -> None:
+        sent.append(200)
+
+    async def send(message: dict[str, object]) -> None:
+        if message["type"] == "http.response.start":
+            sent.append(message["status"])  # type: ignore[arg-type]
+
+    listed = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    scope = {"type": "http", "method": "GET", "path": "/", "raw_path": b"/", "query_string": b"", "headers": listed}
+    await Guard(app, configuration)(scope, None, send)  # type: ignore[arg-type]
+    return sent[0]
+
+
+async def test_pages_and_names_that_the_configuration_lists_pass() -> None:
+    listing = Configuration(hosts={"box.example"}, origins={"https://notebook.example"})
+    assert await judged(listing, host="box.example", origin="https://notebook.example") == 200
+    assert await judged(listing, host="box.example", origin="https://other.example") == 403
+    assert await judged(listing, host="other.example") == 403
+
+
+async def test_behind_a_proxy_the_names_are_the_proxys_business_unless_listed() -> None:
+    assert await judged(Configuration(behind_proxy=True), host="any.example") == 200
+    listing = Configuration(behind_proxy=True, hosts={"box.example"})
+    assert [await judged(listing, host=name) for name in ("box.example", "any.example")] == [200, 403]
+
+
+def test_a_long_path_query_or_head_is_refused(client: httpx.Client) -> None:
+    for path in ("/" + "x" * MAX_PATH, "/v1/usage?" + "x" * (MAX_QUERY + 1)):
+        assert client.get(path).json()["error"]["code"] == "uri_too_long"
+    assert client.get("/v1/usage", headers={"x": "x" * MAX_HEADERS}).json()["error"]["code"] == "headers_too_long"
+    assert client.get("/v1/usage?" + "x" * MAX_QUERY).status_code == 200
+
+
+def test_a_head_without_an_end_is_refused(server: House) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as raw:
+        raw.sendall(b"GET / HTTP/1.1\r\nx: " + b"x" * 100_000)
+        assert b" 400 " in raw.recv(4096)
+
+
+def test_a_large_body_is_refused_before_it_is_read_whole(server: House, client: httpx.Client) -> None:
+    for content in (b" " * (MAX_BODY + 1), iter([b" " * MAX_BODY, b" "])):  # the second without a length
+        answer = client.post("/v1/sandboxes", content=content, headers={"content-type": "application/json"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "body_too_large")
+    key = server.key()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as raw:
+        head = f"POST /v1/sandboxes HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n"
+        raw.sendall(f"{head}Content-Type: application/json\r\nContent-Length: {10**12}\r\n\r\n".encode())
+        assert b" 413 " in raw.recv(4096), "by its announced length"
+
+
+def test_what_is_malformed_is_told_in_the_documented_form(client: httpx.Client) -> None:
+    bad = [
+        client.post("/v1/sandboxes", content=b"{", headers={"content-type": "application/json"}),
+        client.post("/v1/sandboxes", content=b"\xff", headers={"content-type": "application/json"}),
+        client.post("/v1/sandboxes", json={"polcy": {}}),
+        client.post("/v1/sandboxes", json={"env": {"A=B": "secret-value"}}),
+        client.post("/v1/sandboxes", json=[1]),
+    ]
+    for answer in bad:
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "input_error")
+        assert answer.json()["error"]["remedy"]
+        assert "secret-value" not in answer.text
+    assert client.get("/v1/nothing").json()["error"]["code"] == "no_such_route"
+    assert client.put("/v1/sandboxes").json()["error"]["code"] == "wrong_method"
+
+
+def test_answers_are_harmless_in_a_browser(client: httpx.Client) -> None:
+    for path in ("/healthz", "/v1/usage", "/v1/nothing"):
+        headers = client.get(path).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-store"
+        assert "sandbox" in headers["content-security-policy"]
+        assert "server" not in headers
