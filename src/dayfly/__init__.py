@@ -14,10 +14,13 @@ if TYPE_CHECKING:
     from dayfly.client.contexts import AsyncContexts
     from dayfly.client.files import AsyncFiles
     from dayfly.client.ports import AsyncPort
+    from dayfly.client.remote.failures import BadAnswer, ServerUnreachable
     from dayfly.client.sandbox import AsyncSandbox
     from dayfly.client.watch import AsyncWatch, Change
     from dayfly.errors import (
+        AdmissionRefused,
         BoundaryUnusable,
+        BudgetSpent,
         BusyError,
         CannotStart,
         DayflyError,
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
         LimitUnenforceable,
         LocalFileError,
         NoSuchProcess,
+        NoSuchSandbox,
         OutOfSpace,
         PolicyError,
         PortClosed,
@@ -65,13 +69,14 @@ _HOMES = {
     "client.contexts": ("AsyncContexts",),
     "client.files": ("AsyncFiles",),
     "client.ports": ("AsyncPort",),
+    "client.remote.failures": ("BadAnswer", "ServerUnreachable"),
     "client.sandbox": ("AsyncSandbox",),
     "client.watch": ("AsyncWatch", "Change"),
     "errors": (
-        "BoundaryUnusable", "BusyError", "CannotStart", "DayflyError", "Fault", "FileProblem", "HostError",
-        "ImageNotFound", "InputError", "LimitUnenforceable", "LocalFileError", "NoSuchProcess", "OutOfSpace",
-        "PolicyError", "PortClosed", "PortRefused", "RuntimeMissing", "RuntimeTooOld", "SandboxEnded",
-        "SandboxFileError", "UnknownLanguage", "UnsafeTree",
+        "AdmissionRefused", "BoundaryUnusable", "BudgetSpent", "BusyError", "CannotStart", "DayflyError", "Fault",
+        "FileProblem", "HostError", "ImageNotFound", "InputError", "LimitUnenforceable", "LocalFileError",
+        "NoSuchProcess", "NoSuchSandbox", "OutOfSpace", "PolicyError", "PortClosed", "PortRefused", "RuntimeMissing",
+        "RuntimeTooOld", "SandboxEnded", "SandboxFileError", "UnknownLanguage", "UnsafeTree",
     ),
     "limits": ("Limits",),
     "policy": ("DataMount", "Policy"),
@@ -85,6 +90,7 @@ _HOMES = {
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "AdmissionRefused",
     "AsyncCommands",
     "AsyncContexts",
     "AsyncFiles",
@@ -92,7 +98,9 @@ __all__ = [
     "AsyncProcess",
     "AsyncSandbox",
     "AsyncWatch",
+    "BadAnswer",
     "BoundaryUnusable",
+    "BudgetSpent",
     "BusyError",
     "CannotStart",
     "Change",
@@ -117,6 +125,7 @@ __all__ = [
     "Limits",
     "LocalFileError",
     "NoSuchProcess",
+    "NoSuchSandbox",
     "OutOfSpace",
     "Outcome",
     "Output",
@@ -134,6 +143,7 @@ __all__ = [
     "Sandbox",
     "SandboxEnded",
     "SandboxFileError",
+    "ServerUnreachable",
     "UnknownLanguage",
     "UnsafeTree",
     "Usage",

@@ -1,12 +1,12 @@
-"""What ``AsyncSandbox`` needs from whatever holds the sandbox: an embedded manager now, a server's URL later.
+"""What ``AsyncSandbox`` needs from whatever holds the sandbox: the embedded manager, or a server at a URL.
 
 All of it is asyncio, on one loop. Text from inside is hostile; it is decoded once, here below, with replacement.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from dayfly.policy import Policy
 from dayfly.spec import (
@@ -20,7 +20,16 @@ from dayfly.spec import (
     Usage,
 )
 
-__all__ = ["Backend", "ContextInfo", "ExecutionSink", "Opener", "ProcessHandle", "ProcessSink", "WriteMode"]
+__all__ = [
+    "Backend",
+    "ContextInfo",
+    "Elsewhere",
+    "ExecutionSink",
+    "Opener",
+    "ProcessHandle",
+    "ProcessSink",
+    "WriteMode",
+]
 
 WriteMode = str
 """``"replace"`` (atomic), ``"append"`` or ``"create"`` (must not exist)."""
@@ -81,7 +90,7 @@ class Backend(Protocol):
     def end_reason(self) -> EndReason | None: ...
 
     def usage(self) -> Usage: ...
-    def explain(self) -> Mapping[str, Any]: ...
+    def explain(self) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]: ...
 
     async def execute(
         self,
@@ -144,8 +153,22 @@ class Backend(Protocol):
         ...
 
 
+@runtime_checkable
+class Elsewhere(Protocol):
+    """What a backend has besides if its sandbox lives in another process: it may go on without us, and what needs no
+    waiting (``usage``, ``end_reason``) may be out of date."""
+
+    async def refresh(self) -> None:
+        """Make ``usage`` and ``end_reason`` true as of now."""
+        ...
+
+    async def leave(self) -> None:
+        """Use it no more, and let it go on."""
+        ...
+
+
 class Opener(Protocol):
-    """Makes sandboxes: ``dayfly.manager.Manager`` embedded."""
+    """Makes sandboxes: ``dayfly.manager.Manager`` embedded, ``dayfly.client.remote.server.Server`` at a URL."""
 
     async def open(self, policy: Policy, *, env: Mapping[str, str] | None = None) -> Backend: ...
     async def close(self) -> None: ...

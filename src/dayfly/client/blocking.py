@@ -9,7 +9,7 @@ notebook, inside a running event loop, and from many threads at once. Ctrl-C in 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Self
 
 from dayfly.client.backend import Opener
 from dayfly.client.bridge import shared_bridge
@@ -111,6 +111,10 @@ class Sandbox(Closing[AsyncSandbox]):
     image; ``env`` is added to the environment of everything inside (it is readable there: no secrets). ``opener`` is what
     makes the sandbox: by default the manager embedded in this process.
 
+    With ``url`` and ``api_key``, or ``DAYFLY_URL`` and ``DAYFLY_API_KEY`` in the environment, the dayfly server there
+    makes it. ``template`` names one of the server's instead of a policy. ``conversation`` is the caller's key for the
+    same sandbox again: it is made if there is none, and goes on when this object is closed.
+
     It is open when made and ends with ``close()``, its ``with`` block, the end of the interpreter, or a limit; every call
     then raises ``SandboxEnded``. A child of ``os.fork`` cannot use it and does not end it. Raises ``PolicyError``,
     ``InputError``, ``ImageNotFound`` or ``HostError``, and then leaves nothing.
@@ -122,19 +126,49 @@ class Sandbox(Closing[AsyncSandbox]):
         *,
         image: str | None = None,
         env: Mapping[str, str] | None = None,
+        url: str | None = None,
+        api_key: str | None = None,
+        template: str | None = None,
+        conversation: str | None = None,
         opener: Opener | None = None,
     ) -> None:
-        inner = AsyncSandbox(policy, image=image, env=env, opener=opener)
+        inner = AsyncSandbox(
+            policy,
+            image=image,
+            env=env,
+            url=url,
+            api_key=api_key,
+            template=template,
+            conversation=conversation,
+            opener=opener,
+        )
         inner._face = type(self).__name__
         super().__init__(inner, shared_bridge())
         self._bridge.run(inner.open)
+
+    @classmethod
+    def connect(cls, id: str, *, url: str | None = None, api_key: str | None = None) -> Self:
+        """A sandbox that is there already, by its ``id``; ``url`` and ``api_key`` as above. It is open when returned.
+
+        It is not this object's own: closing the object, or its block, leaves it alive; ``close(end=True)`` ends it.
+        Raises ``NoSuchSandbox``, ``SandboxEnded``, ``InputError`` or ``HostError``.
+        """
+        bridge = shared_bridge()
+        inner = bridge.run(lambda: AsyncSandbox.connect(id, url=url, api_key=api_key))
+        inner._face = cls.__name__
+        self = cls.__new__(cls)
+        Shell.__init__(self, inner, bridge)
+        return self
 
     id: reading[AsyncSandbox, str] = reading(lambda sandbox: sandbox.id)
     policy: reading[AsyncSandbox, Policy] = reading(lambda sandbox: sandbox.policy)
     languages: reading[AsyncSandbox, tuple[str, ...]] = reading(lambda sandbox: sandbox.languages)
     limits: reading[AsyncSandbox, tuple[LimitReport, ...]] = reading(lambda sandbox: sandbox.limits)
-    usage: reading[AsyncSandbox, Usage] = reading(lambda sandbox: sandbox.usage)
-    end_reason: reading[AsyncSandbox, EndReason | None] = reading(lambda sandbox: sandbox.end_reason)
+    usage: reading[AsyncSandbox, Usage] = reading(lambda sandbox: sandbox.usage, AsyncSandbox.refresh)
+    end_reason: reading[AsyncSandbox, EndReason | None] = reading(
+        lambda sandbox: sandbox.end_reason, AsyncSandbox.refresh
+    )
+    refresh = blocking(AsyncSandbox.refresh)
     run_code = blocking(AsyncSandbox.run_code)
     explain = blocking(AsyncSandbox.explain)
     connect_port = wrapping(AsyncSandbox.connect_port, Port)

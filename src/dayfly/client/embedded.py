@@ -1,37 +1,55 @@
-"""The manager that lives in this process: one for each event loop, made at first need, gone with the last sandbox.
+"""What makes sandboxes in this process, the manager or the client of a server: one for each event loop (and address), made
+at first need, gone with the last sandbox.
 
-That of dayfly's own loop stays until the interpreter ends: the next ``Sandbox`` is likely, and finds it ready. The manager is imported only here and only when a sandbox is opened: the client itself works on any system.
+Those of dayfly's own loop stay until the interpreter ends: the next ``Sandbox`` is likely, and finds them ready. They are
+imported only here and only when a sandbox is opened: the client itself works on any system.
 """
 
 from __future__ import annotations
 
 import asyncio
 import weakref
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from dayfly.client.backend import Opener
 from dayfly.client.bridge import bridge_here
 
-__all__ = ["Lease", "close_all", "lease"]
+if TYPE_CHECKING:
+    from dayfly.client.remote.address import Address
+    from dayfly.client.remote.server import Server
+
+__all__ = ["Lease", "close_all", "lease", "lease_of"]
+
+K = TypeVar("K", bound=Opener)
 
 
-class _Holder:
-    """One loop's opener and how many hold it."""
+class _Holder(Generic[K]):
+    """One loop's opener of one kind and how many hold it."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
-        self.opener: Opener | None = None
+        self.opener: K | None = None
         self.count = 0
 
 
-_holders: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Holder] = weakref.WeakKeyDictionary()
+class _Holders:
+    """Those of one loop: the embedded manager's, and each server's."""
+
+    def __init__(self) -> None:
+        self.embedded: _Holder[Opener] = _Holder()
+        self.servers: dict[Address, _Holder[Server]] = {}
 
 
-class Lease:
-    """A hold on the running loop's opener. ``release`` is idempotent; the last one closes the opener."""
+_all: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Holders] = weakref.WeakKeyDictionary()
 
-    def __init__(self, opener: Opener, holder: _Holder) -> None:
+
+class Lease(Generic[K]):
+    """A hold on an opener of the running loop. ``release`` is idempotent; the last one closes the opener."""
+
+    def __init__(self, opener: K, holder: _Holder[K]) -> None:
         self.opener = opener
-        self._holder: _Holder | None = holder
+        self._holder: _Holder[K] | None = holder
 
     async def release(self) -> None:
         holder, self._holder = self._holder, None
@@ -43,22 +61,38 @@ class Lease:
                 await _close(holder)
 
 
-async def lease() -> Lease:
-    """Take hold of the running loop's opener; makes it if there is none. Raises ``HostError``."""
-    holder = _holders.setdefault(asyncio.get_running_loop(), _Holder())
+async def lease() -> Lease[Opener]:
+    """Take hold of the running loop's manager; makes it if there is none. Raises ``HostError``."""
+    return await _hold(_here().embedded, _manager)
+
+
+async def lease_of(address: Address) -> Lease[Server]:
+    """Take hold of the running loop's client of that server. Raises ``HostError`` if what it needs is not installed."""
+    from dayfly.client.remote.server import Server  # lazily: most sandboxes are embedded
+
+    async def make() -> Server:
+        return Server(address)
+
+    return await _hold(_here().servers.setdefault(address, _Holder()), make)
+
+
+def _here() -> _Holders:
+    return _all.setdefault(asyncio.get_running_loop(), _Holders())
+
+
+async def _hold(holder: _Holder[K], make: Callable[[], Awaitable[K]]) -> Lease[K]:
     async with holder.lock:
         if holder.opener is None:
-            await _fill(holder)
+            holder.opener = await make()
             _keep(holder)
-        assert holder.opener is not None
         holder.count += 1
         return Lease(holder.opener, holder)
 
 
-async def _fill(holder: _Holder) -> None:
+async def _manager() -> Opener:
     making = asyncio.ensure_future(asyncio.to_thread(_make))
     try:
-        holder.opener = await asyncio.shield(making)
+        return await asyncio.shield(making)
     except asyncio.CancelledError:  # the thread goes on: what it makes must not be lost
         await asyncio.wait({making})
         if making.exception() is None:
@@ -66,8 +100,8 @@ async def _fill(holder: _Holder) -> None:
         raise
 
 
-def _keep(holder: _Holder) -> None:
-    """On dayfly's own loop the manager stays, until the loop closes."""
+def _keep(holder: _Holder[K]) -> None:
+    """On dayfly's own loop the opener stays, until the loop closes."""
     bridge = bridge_here()
     if bridge is not None:
         holder.count += 1
@@ -75,14 +109,20 @@ def _keep(holder: _Holder) -> None:
 
 
 async def close_all() -> None:
-    """Close the running loop's opener, and with it every sandbox that is left."""
-    holder = _holders.get(asyncio.get_running_loop())
-    if holder is not None:
-        async with holder.lock:
-            await _close(holder)
+    """Close the running loop's openers, and with them every sandbox that is left and was made here."""
+    holders = _all.get(asyncio.get_running_loop())
+    if holders is not None:
+        await _close_locked(holders.embedded)
+        for holder in list(holders.servers.values()):
+            await _close_locked(holder)
 
 
-async def _close(holder: _Holder) -> None:
+async def _close_locked(holder: _Holder[K]) -> None:
+    async with holder.lock:
+        await _close(holder)
+
+
+async def _close(holder: _Holder[K]) -> None:
     opener, holder.opener, holder.count = holder.opener, None, 0
     if opener is not None:
         await opener.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import warnings
 from collections.abc import Callable, Mapping
@@ -10,13 +11,14 @@ from contextlib import suppress
 from typing import Any, Self
 
 from dayfly.client.arguments import environment
-from dayfly.client.backend import Backend, Opener
+from dayfly.client.backend import Backend, Elsewhere, Opener
 from dayfly.client.callbacks import ExecutionCallbacks
 from dayfly.client.commands import AsyncCommands
 from dayfly.client.contexts import AsyncContexts
-from dayfly.client.embedded import Lease, lease
+from dayfly.client.embedded import Lease, lease, lease_of
 from dayfly.client.files import AsyncFiles
 from dayfly.client.ports import AsyncPort
+from dayfly.client.remote.asked import Asked, find_asked
 from dayfly.client.worker import Worker
 from dayfly.errors import InputError, UnknownLanguage
 from dayfly.policy import Policy, parse_policy
@@ -32,6 +34,10 @@ class AsyncSandbox:
     image; ``env`` is added to the environment of everything inside (it is readable there: no secrets). ``opener`` is what
     makes the sandbox: by default the manager embedded in this process.
 
+    With ``url`` and ``api_key``, or ``DAYFLY_URL`` and ``DAYFLY_API_KEY`` in the environment, the dayfly server there
+    makes it. ``template`` names one of the server's instead of a policy. ``conversation`` is the caller's key for the
+    same sandbox again: it is made if there is none, and goes on when this object is closed.
+
     Opens with ``async with`` or ``open()``; ends with ``close()``, the block, or by a limit. Every call then raises
     ``SandboxEnded``. All calls may be made concurrently. Raises ``PolicyError`` or ``InputError`` when made.
     """
@@ -42,39 +48,78 @@ class AsyncSandbox:
         *,
         image: str | None = None,
         env: Mapping[str, str] | None = None,
+        url: str | None = None,
+        api_key: str | None = None,
+        template: str | None = None,
+        conversation: str | None = None,
         opener: Opener | None = None,
     ) -> None:
         self._backend: Backend | None = None
         self._face = type(self).__name__  # what warnings call it: the blocking one has another name
         self._pid = os.getpid()
+        if opener is not None and (url, api_key, template, conversation) != (None,) * 4:
+            raise InputError(
+                "an opener makes sandboxes itself", remedy="leave out url= and what belongs to it, or opener="
+            )
+        if template is not None and not (policy is None and image is None):
+            raise InputError("a template is a policy, and there is one already", remedy="give one of the two")
         self._policy = _policy(policy, image)
         self._env = environment(env)
         self._opener = opener
-        self._lease: Lease | None = None
+        self._asked: Asked | None = None
+        if opener is None:
+            self._asked = find_asked(url, api_key, template=template, conversation=conversation)
+        self._lease: Lease[Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def connect(cls, id: str, *, url: str | None = None, api_key: str | None = None) -> Self:
+        """A sandbox that is there already, by its ``id``; ``url`` and ``api_key`` as above. It is open when returned.
+
+        It is not this object's own: closing the object, or its block, leaves it alive; ``close(end=True)`` ends it.
+        Raises ``NoSuchSandbox``, ``SandboxEnded``, ``InputError`` or ``HostError``.
+        """
+        self = cls(url=url, api_key=api_key)
+        self._asked = find_asked(url, api_key, sandbox=id)
+        return await self.open()
 
     async def open(self) -> Self:
         """Start the sandbox; returns itself. Raises ``HostError``, ``ImageNotFound`` or ``PolicyError``; then nothing is left."""
         if self._loop is not None:
             raise InputError("a sandbox is opened once", remedy="make a new one")
         self._loop = asyncio.get_running_loop()
-        opener = self._opener
-        if opener is None:
-            self._lease = await lease()
-            opener = self._lease.opener
         try:
-            self._backend = await opener.open(self._policy, env=self._env)
+            self._backend = await self._opened()
         except BaseException:
             await self.close()
             raise
         return self
 
-    async def close(self) -> None:
-        """End the sandbox and everything in it. Idempotent; once begun it goes on even if the wait is cancelled."""
+    async def _opened(self) -> Backend:
+        if self._asked is not None:
+            server = self._lease = await lease_of(self._asked.address)
+            return await server.opener.claim(self._asked, self._policy, env=self._env)
+        if self._opener is not None:
+            return await self._opener.open(self._policy, env=self._env)
+        manager = self._lease = await lease()
+        return await manager.opener.open(self._policy, env=self._env)
+
+    async def close(self, *, end: bool | None = None) -> None:
+        """End the sandbox and everything in it. Idempotent; once begun it goes on even if the wait is cancelled.
+
+        One that was found with ``connect``, or that belongs to a conversation, is left alive for whoever comes next,
+        unless ``end`` is true; its limits end it. The first call decides.
+        """
         if self._closing is None:
-            self._closing = asyncio.ensure_future(_close(self._backend, self._lease))
+            ends = not self._is_left_alone if end is None else bool(end)
+            self._closing = asyncio.ensure_future(_close(self._backend, self._lease, ends))
         await asyncio.shield(self._closing)
+
+    @property
+    def _is_left_alone(self) -> bool:
+        """Whether the sandbox goes on when this object is closed."""
+        return self._asked is not None and self._asked.outlives
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -85,9 +130,9 @@ class AsyncSandbox:
     def __del__(self) -> None:
         if self._backend is None or self._closing is not None or self._pid != os.getpid():
             return
-        if self._backend.end_reason is None:  # one that has ended already holds only its lease
+        if self._backend.end_reason is None and not self._is_left_alone:  # others hold only their lease
             warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
-        _close_later(self._loop, self._backend, self._lease)
+        _close_later(self._loop, self._backend, self._lease, not self._is_left_alone)
 
     def __repr__(self) -> str:
         if self._backend is None:
@@ -111,7 +156,7 @@ class AsyncSandbox:
     @property
     def policy(self) -> Policy:
         """What the sandbox may do."""
-        return self._policy
+        return self._policy if self._backend is None else self._backend.policy
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -125,13 +170,20 @@ class AsyncSandbox:
 
     @property
     def end_reason(self) -> EndReason | None:
-        """Why the sandbox is gone, or ``None`` while it lives."""
+        """Why the sandbox is gone, or ``None`` while it lives. Over a URL: as the last answer said, or ``refresh``."""
         return self._open().end_reason
 
     @property
     def usage(self) -> Usage:
-        """What it used so far: seconds and bytes, as the host measures them."""
+        """What it used so far: seconds and bytes, as the host measures them. Over a URL: as of the last ``refresh``."""
         return self._open().usage()
+
+    async def refresh(self) -> None:
+        """Make ``usage`` and ``end_reason`` true as of now. Embedded they always are, and this does nothing; so are those of
+        a ``Sandbox``, which asks whenever they are read."""
+        backend = self._open()
+        if isinstance(backend, Elsewhere) and backend.end_reason is None and self._closing is None:
+            await backend.refresh()
 
     @property
     def files(self) -> AsyncFiles:
@@ -150,7 +202,8 @@ class AsyncSandbox:
 
     async def explain(self) -> dict[str, Any]:
         """What was generated for the boundary (for gVisor: command line and OCI spec). JSON values, no secrets."""
-        return dict(self._open().explain())
+        told = self._open().explain()
+        return dict(await told if inspect.isawaitable(told) else told)
 
     async def run_code(
         self,
@@ -196,28 +249,28 @@ class AsyncSandbox:
         return await AsyncPort.connect(self, self._open(), port)
 
 
-async def _close(backend: Backend | None, held: Lease | None) -> None:
+async def _close(backend: Backend | None, held: Lease[Any] | None, ends: bool) -> None:
     try:
         if backend is not None:
-            await backend.close()
+            await (backend.leave() if isinstance(backend, Elsewhere) and not ends else backend.close())
     finally:
         if held is not None:
             await held.release()
 
 
-def _close_later(loop: asyncio.AbstractEventLoop | None, backend: Backend, held: Lease | None) -> None:
+def _close_later(loop: asyncio.AbstractEventLoop | None, backend: Backend, held: Lease[Any] | None, ends: bool) -> None:
     """For a sandbox that nobody refers to any more. If its loop is gone, its process's end ends the cell."""
     if loop is not None and not loop.is_closed():
         with suppress(RuntimeError):  # closed meanwhile
-            loop.call_soon_threadsafe(lambda: _background.add(loop.create_task(_closed(backend, held))))
+            loop.call_soon_threadsafe(lambda: _background.add(loop.create_task(_closed(backend, held, ends))))
 
 
 _background: set[asyncio.Task[None]] = set()
 
 
-async def _closed(backend: Backend, held: Lease | None) -> None:
+async def _closed(backend: Backend, held: Lease[Any] | None, ends: bool) -> None:
     try:
-        await _close(backend, held)
+        await _close(backend, held, ends)
     finally:
         if (task := asyncio.current_task()) is not None:
             _background.discard(task)

@@ -141,10 +141,13 @@ def _close(aclose: Callable[[], Coroutine[Any, Any, None]], bridge: Bridge) -> N
 
 
 class reading(Generic[A, T]):  # noqa: N801  # a descriptor, like property
-    """An attribute of the async object, read on the loop at every look."""
+    """An attribute of the async object, read on the loop at every look; after ``first``, where it has to be asked for."""
 
-    def __init__(self, function: Callable[[A], T]) -> None:
+    def __init__(
+        self, function: Callable[[A], T], first: Callable[[A], Coroutine[Any, Any, None]] | None = None
+    ) -> None:
         self._function = function
+        self._first = first
 
     @overload
     def __get__(self, shell: None, owner: object = None) -> Self: ...
@@ -156,6 +159,8 @@ class reading(Generic[A, T]):  # noqa: N801  # a descriptor, like property
         inner = shell._inner
 
         async def read() -> T:
+            if self._first is not None:
+                await self._first(inner)
             return self._function(inner)
 
         return shell._bridge.run(read)

@@ -1,0 +1,149 @@
+"""One sandbox that a server holds, for the classes that make calls: where it is, and what is known of its end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+from dayfly.client.remote.failures import BadAnswer, ServerUnreachable, failure
+from dayfly.client.remote.http import Answer, Http
+from dayfly.client.remote.lines import Lines
+from dayfly.client.remote.values import Fields, Told, load, read_end, told_sandbox
+from dayfly.client.streams import closing
+from dayfly.errors import DayflyError, InputError, NoSuchSandbox, SandboxEnded
+from dayfly.spec import EndReason, LimitReport
+
+__all__ = ["NDJSON", "Held"]
+
+NDJSON = {"accept": "application/x-ndjson"}
+
+
+class Held:
+    """Calls of one sandbox."""
+
+    def __init__(self, http: Http, told: Told) -> None:
+        self.http = http
+        self.told = told
+        self.end_reason: EndReason | None = told.end_reason
+        self._path = f"/v1/sandboxes/{told.id}"
+        self._left = False
+
+    @property
+    def limits(self) -> tuple[LimitReport, ...]:
+        return self.told.limits
+
+    @property
+    def output(self) -> int:
+        """Bytes of output that one run may deliver at most."""
+        return self.told.policy.limits.output
+
+    @property
+    def line_cap(self) -> int:
+        """Bytes of one line of a stream: all output in one result, each byte of it as six characters, and what is around."""
+        return 6 * self.output + 8 * 1024 * 1024
+
+    def leave(self) -> None:
+        """No call from now on."""
+        self._left = True
+
+    def path(self, rest: str) -> str:
+        return self._path + rest
+
+    async def ask(self, method: str, rest: str, **how: Any) -> Fields:
+        """``Http.ask`` below the sandbox. Raises ``SandboxEnded`` when it is gone."""
+        self._check()
+        try:
+            return await self.http.ask(method, self.path(rest), **how)
+        except SandboxEnded as ended:
+            raise self.noted(ended) from None
+
+    async def send(self, method: str, rest: str, **how: Any) -> Answer:
+        """``Http.send`` below the sandbox."""
+        self._check()
+        try:
+            return await self.http.send(method, self.path(rest), **how)
+        except SandboxEnded as ended:
+            raise self.noted(ended) from None
+
+    def _check(self) -> None:
+        if self._left:
+            raise InputError(
+                "this object was closed; its sandbox goes on",
+                remedy=f"Sandbox.connect({self.told.id!r}) finds it again",
+            )
+
+    async def pieces(self, answer: Answer) -> AsyncIterator[bytes]:
+        """A body, closed when left. If it breaks off because the sandbox has ended, that is what is raised."""
+        async with aclosing(answer), closing(answer.pieces()) as pieces:
+            try:
+                async for piece in pieces:
+                    yield piece
+            except ServerUnreachable as lost:
+                raise await self.why(lost) from None
+
+    async def why(self, lost: ServerUnreachable) -> DayflyError:
+        """What to raise for a stream that broke off."""
+        try:
+            await self.refresh()
+        except DayflyError:
+            return lost
+        return lost if self.end_reason is None else SandboxEnded(self.end_reason.value, self.told.end_detail)
+
+    async def objects(self, answer: Answer) -> AsyncIterator[Fields]:
+        """NDJSON, closed when left. Raises the error that a line names."""
+        lines = Lines(self.line_cap)
+        async with closing(self.pieces(answer)) as pieces:
+            async for piece in pieces:
+                for line in lines.feed(piece):
+                    one = Fields(load(line), "an event")
+                    if one.has("error"):
+                        raise self.noted(failure(one.raw) or BadAnswer("the server sent an error that says nothing"))
+                    yield one
+
+    async def events(self, answer: Answer) -> AsyncIterator[Fields]:
+        """NDJSON with numbers: none is missing, and the last one is the end. Raises the error that a line names."""
+        count = 0
+        async with closing(self.objects(answer)) as objects:
+            async for one in objects:
+                count += 1
+                if one.whole("n") != count:
+                    raise BadAnswer(f"event {one.whole('n')} came where {count} should")
+                yield one
+                if one.text("type") == "end":
+                    return
+        raise await self.why(ServerUnreachable("the server broke a stream off", remedy="try again"))
+
+    def noted(self, error: DayflyError) -> DayflyError:
+        """The same error, after what it says of the sandbox's end was kept."""
+        if isinstance(error, SandboxEnded):
+            self._note(EndReason(error.reason))
+        return error
+
+    def note_end(self, one: Fields) -> None:
+        """What the end of a run says of the sandbox."""
+        if (reason := read_end(one)) is not None:
+            self._note(reason)
+
+    def _note(self, reason: EndReason) -> None:
+        self.end_reason = self.end_reason or reason
+
+    async def refresh(self) -> None:
+        """Ask how the sandbox is."""
+        try:
+            self.told = told_sandbox(await self.http.ask("GET", self._path))
+        except SandboxEnded as ended:
+            self._note(EndReason(ended.reason))
+        if self.told.end_reason is not None:
+            self._note(self.told.end_reason)
+
+    async def end(self) -> None:
+        """End it; returns when nothing of it is left, also if it had ended before."""
+        self._check()
+        try:
+            self.note_end(await self.http.ask("DELETE", self._path))
+        except SandboxEnded as ended:
+            self._note(EndReason(ended.reason))
+        except NoSuchSandbox:  # it ended long ago
+            pass
+        self._note(EndReason.STOPPED)
