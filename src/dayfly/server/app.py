@@ -11,7 +11,7 @@ from fastapi.requests import Request
 from fastapi.websockets import WebSocket
 
 from dayfly.errors import DayflyError, InputError
-from dayfly.server import executions, health, sandboxes, tenant
+from dayfly.server import executions, files, health, ports, processes, sandboxes, tenant
 from dayfly.server.answers import Answer
 from dayfly.server.errors import BodyTooLarge, NoSuchRoute, WrongMethod, error_body, error_headers
 from dayfly.server.guard import MAX_BODY, Asgi, Guard, internal_error
@@ -24,6 +24,9 @@ ROUTES: tuple[APIRouter, ...] = (
     health.routes,
     sandboxes.routes,
     executions.routes,
+    processes.routes,
+    files.routes,
+    ports.routes,
     tenant.routes,
 )
 

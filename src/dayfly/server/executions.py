@@ -98,7 +98,7 @@ async def contexts(registration: Used) -> Answer:
     return Answer(ContextList([ContextView(one.name, one.language, one.busy) for one in found]))
 
 
-@routes.delete("/contexts/{name}", response_model=ContextList)
+@routes.delete("/contexts/{name:path}", response_model=ContextList)
 async def remove_context(registration: Used, name: str) -> Answer:
     """End a kernel and all it started."""
     await registration.life.remove_context(name)

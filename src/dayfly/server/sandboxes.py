@@ -42,7 +42,7 @@ async def create(
 
 
 @routes.post(
-    "/conversations/{conversation}",
+    "/conversations/{conversation:path}",
     response_model=SandboxView,
     responses={201: {"model": SandboxView, "description": "It was made."}},
 )

@@ -12,6 +12,7 @@ from fastapi.requests import HTTPConnection
 
 from dayfly.journal import SERVER
 from dayfly.manager import Tenants
+from dayfly.server.attached import Attached
 from dayfly.server.config import Configuration
 from dayfly.server.failures import Failures
 from dayfly.server.keys import Keys
@@ -31,6 +32,7 @@ class Services:
     configuration: Configuration = field(default_factory=Configuration)
     failures: Failures = field(default_factory=Failures)
     executions: Executions = field(default_factory=Executions)
+    attached: Attached = field(default_factory=Attached)
     metrics: Metrics = field(default_factory=Metrics)
     journal: Path | None = None
 

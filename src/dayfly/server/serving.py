@@ -109,6 +109,7 @@ def _settings(app: Asgi, configuration: Configuration) -> uvicorn.Config:
         timeout_graceful_shutdown=max(1, round(configuration.drain_seconds)),
         h11_max_incomplete_event_size=MAX_HEAD,
         ws_max_size=MAX_MESSAGE,
+        ws_ping_interval=None,  # who reads slowly is not gone; the sandbox's own lifetime bounds it
         ws_per_message_deflate=False,
         ssl_certfile=tls.certificate if tls else None,
         ssl_keyfile=tls.key if tls else None,
