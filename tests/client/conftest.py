@@ -8,6 +8,27 @@ import pytest
 
 from dayfly import Sandbox
 from tests.client.room import Landlord
+from tests.machine import gvisor_with, image, short_directory
+from tests.server.house import House, house
+
+
+@pytest.fixture(scope="package")
+def server() -> Iterator[House]:
+    """A real one, for all tests of this folder and those below."""
+    image("python")
+    with gvisor_with("") as boundary, short_directory() as directory, house(boundary, directory) as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=["embedded", "url"])
+def over(request: pytest.FixtureRequest) -> Iterator[str]:
+    """What makes the sandboxes of a test that says nothing of it: this process, or a server that the environment names."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "url":
+            running: House = request.getfixturevalue("server")
+            patch.setenv("DAYFLY_URL", running.url)
+            patch.setenv("DAYFLY_API_KEY", running.key())
+        yield request.param
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The client over real gVisor: what a person does with it, end to end."""
+"""The client over real gVisor, embedded and over a URL: what a person does with it, end to end."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from dayfly import (
     UnknownLanguage,
 )
 
-pytestmark = pytest.mark.gvisor
+pytestmark = [pytest.mark.gvisor, pytest.mark.usefixtures("over")]
 
 
 @pytest.fixture(scope="module")
-def room() -> Iterator[Sandbox]:
+def room(over: str) -> Iterator[Sandbox]:
     """One sandbox for the tests that leave it usable."""
     with Sandbox(image="python", env={"GREETING": "hello"}) as sandbox:
         yield sandbox

@@ -122,7 +122,7 @@ class AsyncSandbox:
         return self._asked is not None and self._asked.outlives
 
     async def __aenter__(self) -> Self:
-        return await self.open()
+        return await self.open() if self._backend is None else self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()

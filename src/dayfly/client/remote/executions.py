@@ -38,11 +38,11 @@ class ExecutionCalls:
     ) -> Execution:
         """See ``dayfly.client.backend.Backend.execute``. A caller that is gone without a word has its run interrupted too."""
         held = self._held
-        asked = {"code": code, "language": language, "context": context, "timeout": timeout, "output": output}
+        seconds = held.seconds(timeout)
+        asked = {"code": code, "language": language, "context": context, "timeout": seconds, "output": output}
         body = {name: value for name, value in asked.items() if value is not None}
         answer = await held.send("POST", "/executions", body=body, headers=NDJSON)
         events = Ahead(held.events(answer))
-        seconds = held.told.policy.limits.run_seconds if timeout is None else timeout
         run = _Run(held, sink, Handing(seconds))
         try:
             return await run.follow(events)

@@ -60,7 +60,7 @@ class FileCalls:
         self, path: str, chunks: AsyncIterator[bytes], *, how: str = "replace", mode: int = 0o644, parents: bool = True
     ) -> int:
         """Write what ``chunks`` gives; returns the size in bytes. A ``replace`` that fails or is cancelled changes nothing."""
-        query = {"path": path, "how": how, "mode": f"{mode:o}", "parents": parents}
+        query = {"path": path, "how": how, "mode": f"{mode & 0o777:o}", "parents": parents}
         return (await self._held.ask("PUT", "/files", query=query, content=chunks)).whole("size")
 
     async def stat(self, path: str, *, follow: bool = True) -> FileInfo:
@@ -76,9 +76,8 @@ class FileCalls:
 
     async def make_directory(self, path: str, *, parents: bool = True, mode: int = 0o755) -> bool:
         """Make a directory; returns whether it is new."""
-        return (
-            await self._held.ask("POST", "/files/mkdir", body={"path": path, "parents": parents, "mode": mode})
-        ).flag("made")
+        body = {"path": path, "parents": parents, "mode": mode & 0o777}
+        return (await self._held.ask("POST", "/files/mkdir", body=body)).flag("made")
 
     async def rename(self, path: str, to: str, *, replace: bool = True) -> None:
         """Rename within one file system."""

@@ -25,7 +25,9 @@ class Held:
     def __init__(self, http: Http, told: Told) -> None:
         self.http = http
         self.told = told
-        self.end_reason: EndReason | None = told.end_reason
+        self.end_reason: EndReason | None = None
+        self.end_detail = ""
+        self._note(told.end_reason, told.end_detail)
         self._path = f"/v1/sandboxes/{told.id}"
         self._left = False
 
@@ -42,6 +44,15 @@ class Held:
     def line_cap(self) -> int:
         """Bytes of one line of a stream: all output in one result, each byte of it as six characters, and what is around."""
         return 6 * self.output + 8 * 1024 * 1024
+
+    def seconds(self, asked: float | None) -> float:
+        """Of a run's time: the policy's unless the call asks for another, at most the sandbox's lifetime."""
+        limits = self.told.policy.limits
+        if asked is None:
+            return limits.run_seconds
+        if isinstance(asked, bool) or not isinstance(asked, (int, float)) or not 0 < asked < float("inf"):
+            raise InputError(f"timeout must be a positive number of seconds, not {asked!r:.60}")
+        return min(float(asked), limits.lifetime_seconds)
 
     def leave(self) -> None:
         """No call from now on."""
@@ -67,6 +78,8 @@ class Held:
             raise self.noted(ended) from None
 
     def _check(self) -> None:
+        if self.end_reason is not None:
+            raise SandboxEnded(self.end_reason.value, self.end_detail)
         if self._left:
             raise InputError(
                 "this object was closed; its sandbox goes on",
@@ -88,7 +101,7 @@ class Held:
             await self.refresh()
         except DayflyError:
             return lost
-        return lost if self.end_reason is None else SandboxEnded(self.end_reason.value, self.told.end_detail)
+        return lost if self.end_reason is None else SandboxEnded(self.end_reason.value, self.end_detail)
 
     async def objects(self, answer: Answer) -> AsyncIterator[Fields]:
         """NDJSON, closed when left. Raises the error that a line names."""
@@ -117,33 +130,31 @@ class Held:
     def noted(self, error: DayflyError) -> DayflyError:
         """The same error, after what it says of the sandbox's end was kept."""
         if isinstance(error, SandboxEnded):
-            self._note(EndReason(error.reason))
+            self._note(EndReason(error.reason), error.detail)
         return error
 
     def note_end(self, one: Fields) -> None:
         """What the end of a run says of the sandbox."""
-        if (reason := read_end(one)) is not None:
-            self._note(reason)
+        self._note(read_end(one))
 
-    def _note(self, reason: EndReason) -> None:
-        self.end_reason = self.end_reason or reason
+    def _note(self, reason: EndReason | None, detail: str = "") -> None:
+        if self.end_reason is None and reason is not None:
+            self.end_reason, self.end_detail = reason, detail
 
     async def refresh(self) -> None:
         """Ask how the sandbox is."""
         try:
             self.told = told_sandbox(await self.http.ask("GET", self._path))
         except SandboxEnded as ended:
-            self._note(EndReason(ended.reason))
-        if self.told.end_reason is not None:
-            self._note(self.told.end_reason)
+            self.noted(ended)
+        self._note(self.told.end_reason, self.told.end_detail)
 
     async def end(self) -> None:
         """End it; returns when nothing of it is left, also if it had ended before."""
-        self._check()
         try:
             self.note_end(await self.http.ask("DELETE", self._path))
         except SandboxEnded as ended:
-            self._note(EndReason(ended.reason))
+            self.noted(ended)
         except NoSuchSandbox:  # it ended long ago
             pass
         self._note(EndReason.STOPPED)

@@ -112,6 +112,7 @@ class ProcessCalls:
         sink: ProcessSink | None = None,
     ) -> RemoteProcess:
         """See ``dayfly.client.backend.Backend.start_process``."""
+        seconds = None if detached and timeout is None else self._held.seconds(timeout)
         asked = {
             "argv": list(argv),
             "env": dict(env or {}),
@@ -119,11 +120,10 @@ class ProcessCalls:
             "pty": None if pty is None else list(pty),
             "stdin": stdin,
             "detached": detached,
-            "timeout": timeout,
+            "timeout": seconds,
             "output": output,
         }
         body = {name: value for name, value in asked.items() if value is not None}
-        seconds = timeout if timeout is not None or detached else self._held.told.policy.limits.run_seconds
         return await self._begin("POST", "/processes", sink, seconds, body=body)
 
     async def connect_process(
