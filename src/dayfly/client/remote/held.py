@@ -63,7 +63,7 @@ class Held:
 
     async def ask(self, method: str, rest: str, **how: Any) -> Fields:
         """``Http.ask`` below the sandbox. Raises ``SandboxEnded`` when it is gone."""
-        self._check()
+        self.require_live()
         try:
             return await self.http.ask(method, self.path(rest), **how)
         except SandboxEnded as ended:
@@ -71,13 +71,14 @@ class Held:
 
     async def send(self, method: str, rest: str, **how: Any) -> Answer:
         """``Http.send`` below the sandbox."""
-        self._check()
+        self.require_live()
         try:
             return await self.http.send(method, self.path(rest), **how)
         except SandboxEnded as ended:
             raise self.noted(ended) from None
 
-    def _check(self) -> None:
+    def require_live(self) -> None:
+        """Raises ``SandboxEnded`` if it is known to be gone, ``InputError`` if it was left."""
         if self.end_reason is not None:
             raise SandboxEnded(self.end_reason.value, self.end_detail)
         if self._left:

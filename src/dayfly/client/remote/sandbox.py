@@ -32,6 +32,10 @@ class RemoteSandbox(ExecutionCalls, ProcessCalls, FileCalls, PortCalls):
     def __repr__(self) -> str:
         return f"<RemoteSandbox {self.id} at {self._held.http.address.url} {self.end_reason or 'ready'}>"
 
+    def require_live(self) -> None:
+        """Raises ``SandboxEnded`` if it is known to be gone."""
+        self._held.require_live()
+
     @property
     def id(self) -> str:
         return self._held.told.id

@@ -12,8 +12,8 @@ from dayfly.client.remote.asked import Asked
 from dayfly.client.remote.held import Held
 from dayfly.client.remote.http import Http
 from dayfly.client.remote.sandbox import RemoteSandbox
-from dayfly.client.remote.values import told_sandbox
-from dayfly.errors import DayflyError
+from dayfly.client.remote.values import is_id, told_sandbox
+from dayfly.errors import DayflyError, NoSuchSandbox
 from dayfly.policy import Policy
 
 __all__ = ["Server"]
@@ -38,7 +38,7 @@ class Server:
     ) -> RemoteSandbox:
         """The sandbox that is asked for. A new one is not left behind if this is cancelled."""
         if asked.sandbox is not None:
-            return await self._asked("GET", f"/v1/sandboxes/{in_path(asked.sandbox)}")
+            return await self._found(asked.sandbox)
         body = _wish(asked, policy, env)
         if asked.conversation is not None:
             return await self._asked("POST", f"/v1/conversations/{in_path(asked.conversation)}", body=body)
@@ -47,6 +47,14 @@ class Server:
         self._forget_ended()
         self._made[sandbox.id] = sandbox
         return sandbox
+
+    async def _found(self, ident: str) -> RemoteSandbox:
+        """A live one. Raises ``NoSuchSandbox`` or ``SandboxEnded``."""
+        if not is_id(ident):
+            raise NoSuchSandbox(f"no sandbox {ident!a:.80}", remedy="an id is what sandbox.id says")
+        found = await self._asked("GET", f"/v1/sandboxes/{ident}")
+        found.require_live()
+        return found
 
     async def _asked(self, method: str, path: str, **how: object) -> RemoteSandbox:
         return RemoteSandbox(Held(self._http, told_sandbox(await self._http.ask(method, path, **how))))

@@ -34,6 +34,7 @@ __all__ = [
     "Context",
     "Fields",
     "Told",
+    "is_id",
     "load",
     "read_context",
     "read_end",
@@ -175,7 +176,7 @@ class Told:
 def told_sandbox(one: Fields) -> Told:
     """Raises ``BadAnswer``."""
     ident = one.text("id")
-    if not (ident.isascii() and ident.isalnum() and len(ident) <= 128):
+    if not is_id(ident):
         raise BadAnswer("a sandbox's id is letters and digits")
     ended = one.text("state") == "ended"
     return Told(
@@ -186,6 +187,11 @@ def told_sandbox(one: Fields) -> Told:
         end_reason=one.one_of("end_reason", EndReason) if ended else None,
         end_detail=one.text("end_detail") if ended and one.has("end_detail") else "",
     )
+
+
+def is_id(text: str) -> bool:
+    """Whether a sandbox may be called so."""
+    return text.isascii() and text.isalnum() and len(text) <= 128
 
 
 def _policy(told: dict[str, Any]) -> Policy:
