@@ -9,7 +9,9 @@ import typer
 from dayfly import __version__
 from dayfly.cli.doctor import doctor
 from dayfly.cli.images import images
+from dayfly.cli.keys import keys
 from dayfly.cli.run import run
+from dayfly.cli.serve import serve
 from dayfly.cli.setup import setup
 from dayfly.cli.shell import shell
 
@@ -28,6 +30,8 @@ app.command()(shell)
 app.command()(setup)
 app.command()(doctor)
 app.add_typer(images, name="images")
+app.command()(serve)
+app.add_typer(keys, name="keys")
 
 
 def _version(wanted: bool) -> None:

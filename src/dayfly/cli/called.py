@@ -10,7 +10,7 @@ from pathlib import Path
 
 __all__ = ["command", "typeable"]
 
-_ADVICE = re.compile(r"(?<![\w./-])(?<!-m )dayfly (?=(?:run|shell|setup|doctor|images|--)(?![\w/]))")
+_ADVICE = re.compile(r"(?<![\w./-])(?<!-m )dayfly (?=(?:run|shell|setup|doctor|images|serve|keys|--)(?![\w/]))")
 
 
 def command() -> str:

@@ -6,7 +6,22 @@ Law: until a request has shown whose it is, it learns nothing, and costs next to
 from dayfly.server.app import create_app
 from dayfly.server.config import Configuration, load_configuration
 from dayfly.server.keys import Key, Keys
+from dayfly.server.logs import start_logging
+from dayfly.server.places import Places
+from dayfly.server.readiness import Readiness
 from dayfly.server.services import Services
 from dayfly.server.serving import Listener, serve
 
-__all__ = ["Configuration", "Key", "Keys", "Listener", "Services", "create_app", "load_configuration", "serve"]
+__all__ = [
+    "Configuration",
+    "Key",
+    "Keys",
+    "Listener",
+    "Places",
+    "Readiness",
+    "Services",
+    "create_app",
+    "load_configuration",
+    "serve",
+    "start_logging",
+]

@@ -55,6 +55,9 @@ class TemplateEntry(Checked):
     spares: int = Field(1, ge=0, le=1000)
     """One hides the start of a sandbox from whoever comes alone."""
     spare_seconds: float = Field(1800.0, ge=1, le=86400)
+    """Until an unused one is replaced: what it has read of the time and of random numbers grows old."""
+    preload: tuple[str, ...] = ()
+    """Python modules that its kernel has imported before anybody comes."""
 
 
 class Configuration(Checked):

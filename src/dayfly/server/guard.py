@@ -6,8 +6,8 @@ Host header must be a name of loopback, and a request that says it comes from a 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, MutableMapping
+from time import perf_counter
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,6 +26,7 @@ from dayfly.server.errors import (
     error_body,
     error_headers,
 )
+from dayfly.server.logs import log, log_request
 
 __all__ = ["Asgi", "Guard", "Message", "Receive", "Scope", "Send"]
 
@@ -56,8 +57,6 @@ HEADERS = (
 )
 """What comes out of a sandbox is hostile, also to a browser that somebody points here."""
 
-log = logging.getLogger("dayfly.server")
-
 
 class Guard:
     """Around the whole application."""
@@ -72,12 +71,13 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             return
+        watched, begun = _Watched(send), perf_counter()
         refusal = self._refusal(scope)
         if refusal is not None:
-            await _answer(refusal)(scope, receive, send)
-            return
-        limited = receive if _is_upload(scope) else _limited(receive)
-        await self._guarded(scope, limited, _with_headers(send))
+            await _answer(refusal)(scope, receive, watched)
+        else:
+            await self._guarded(scope, receive if _is_upload(scope) else _limited(receive), watched)
+        log_request(scope, watched.status, perf_counter() - begun)
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -87,7 +87,7 @@ class Guard:
             while at is not None and at.tb_next is not None:
                 at = at.tb_next
             place = f"{at.tb_frame.f_code.co_filename}:{at.tb_lineno}" if at else "nowhere"
-            log.error("internal error", extra={"error": type(error).__name__, "place": place})
+            log.error("internal error", extra={"facts": {"error": type(error).__name__, "place": place}})
 
     def _refusal(self, scope: Scope) -> DayflyError | None:
         if len(scope.get("raw_path") or b"") > MAX_PATH or len(scope["query_string"]) > MAX_QUERY:
@@ -149,13 +149,20 @@ def _answer(error: DayflyError) -> Answer:
     return Answer(error_body(error), error.http_status, error_headers(error))
 
 
-def _with_headers(send: Send) -> Send:
-    async def wrapped(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message["headers"] = [*message.get("headers", ()), *HEADERS]
-        await send(message)
+class _Watched:
+    """Adds what every answer says, and knows how it went; 0 if there was none."""
 
-    return wrapped
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] in ("http.response.start", "websocket.http.response.start"):
+            self.status = message["status"]
+            message["headers"] = [*message.get("headers", ()), *HEADERS]
+        elif message["type"] == "websocket.accept":
+            self.status = 101
+        await self._send(message)
 
 
 def internal_error(_request: object, _error: Exception) -> Answer:

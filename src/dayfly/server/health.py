@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import logging
 
 from fastapi import APIRouter
 from fastapi.requests import Request
@@ -13,11 +12,10 @@ from dayfly.server.answers import Answer
 from dayfly.server.auth import caller_of
 from dayfly.server.errors import NotAllowed
 from dayfly.server.keys import ADMIN
+from dayfly.server.logs import log
 from dayfly.server.services import HasServices
 
 __all__ = ["routes"]
-
-log = logging.getLogger("dayfly.server")
 
 routes = APIRouter(tags=["health"])
 
@@ -34,7 +32,7 @@ async def ready(services: HasServices) -> Answer:
     problem = await services.unready()
     if problem is None:
         return Answer({"status": "ok"})
-    log.warning("not ready", extra={"problem": problem})
+    log.warning("not ready", extra={"facts": {"problem": problem}})
     return Answer({"status": "unready"}, 503)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +28,7 @@ BACKLOG = 1024
 
 @dataclass(frozen=True)
 class Listener:
-    """A bound socket."""
+    """A socket that listens."""
 
     socket: socket.socket
     url: str
@@ -43,6 +42,7 @@ class Listener:
             bound = socket.socket(family, kind, protocol)
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(address)
+            bound.listen(BACKLOG)  # from now on clients wait, and are not refused
         except OSError as error:
             raise HostError(
                 f"cannot listen on {configuration.host} port {configuration.port}: {error.strerror or error}",
@@ -53,20 +53,19 @@ class Listener:
         return cls(bound, f"{scheme}://{name}:{bound.getsockname()[1]}")
 
 
-async def serve(app: Asgi, listener: Listener, configuration: Configuration, stop: asyncio.Event | None = None) -> None:
-    """Answer until SIGTERM, SIGINT or ``stop``; then let requests end for a while. Raises ``HostError``."""
+async def serve(app: Asgi, listener: Listener, configuration: Configuration, stop: asyncio.Event) -> None:
+    """Answer until ``stop`` is set; then accept nothing more and let requests end for a while. Raises ``HostError``."""
     try:
         settings = _settings(app, configuration)
         settings.load()
     except OSError as error:
         raise HostError(f"cannot use the files of TLS: {error}", remedy="see tls.certificate and tls.key") from error
     server = _Server(settings)
-    watching = asyncio.ensure_future(_stop(server, stop)) if stop else None
+    stopping = asyncio.ensure_future(_stop(server, stop))
     try:
         await server.serve([listener.socket])
     finally:
-        if watching:
-            watching.cancel()
+        stopping.cancel()
 
 
 async def _stop(server: uvicorn.Server, stop: asyncio.Event) -> None:
@@ -75,22 +74,11 @@ async def _stop(server: uvicorn.Server, stop: asyncio.Event) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Signals end it and do not come again when it has ended: then the caller ends the sandboxes."""
+    """Leaves signals alone: whoever serves has more to end than this."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        loop, taken = asyncio.get_running_loop(), []
-        for number in (signal.SIGTERM, signal.SIGINT):
-            try:
-                loop.add_signal_handler(number, self.handle_exit, number, None)
-            except (RuntimeError, ValueError):  # not the main thread: there is somebody else to take them
-                break
-            taken.append(number)
-        try:
-            yield
-        finally:
-            for number in taken:
-                loop.remove_signal_handler(number)
+        yield
 
 
 def _settings(app: Asgi, configuration: Configuration) -> uvicorn.Config:

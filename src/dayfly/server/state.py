@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from dayfly.errors import HostError
@@ -35,7 +35,10 @@ def open_state(path: Path) -> sqlite3.Connection:
     """A connection to the file, made and brought up to date where needed. Raises ``HostError``."""
     make_directory(path.parent, 0o700)
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        with suppress(
+            FileExistsError
+        ):  # one that is there is not opened here: closing it would drop SQLite's own locks
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA journal_mode = WAL")

@@ -1,0 +1,133 @@
+"""``dayfly serve``: the HTTP API over this machine's sandboxes, in the foreground, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dayfly.cli.endings import guarded, note, say
+from dayfly.errors import HostError
+
+if TYPE_CHECKING:
+    from dayfly.boundaries.gvisor import GvisorBoundary
+    from dayfly.journal import Journal
+    from dayfly.manager import Allowance, Tenants
+    from dayfly.server import Configuration, Keys, Places
+
+__all__ = ["ConfigFile", "configured", "serve"]
+
+ConfigFile = Annotated[Path | None, typer.Option(help="The server's configuration, a TOML file.")]
+
+
+@guarded
+def serve(
+    config: ConfigFile = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on (default 127.0.0.1).")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on (default 8700; 0: a free one).")] = None,
+    behind_proxy: Annotated[
+        bool, typer.Option("--behind-proxy", help="A reverse proxy ends TLS and checks names before this server.")
+    ] = False,
+) -> int:
+    """Serve sandboxes over HTTP. SIGTERM or Ctrl-C ends it, and every sandbox with it."""
+    asyncio.run(_serve(configured(config, host=host, port=port, behind_proxy=behind_proxy or None)))
+    return 0
+
+
+def configured(file: Path | None, **options: object) -> Configuration:
+    """The server's configuration. Raises ``InputError``, and ``HostError`` where its libraries are not installed."""
+    try:
+        from dayfly.server import load_configuration
+    except ImportError as error:
+        raise HostError(
+            f"the server needs a library that is not installed: {error.name}", remedy="pip install 'dayfly[server]'"
+        ) from error
+    return load_configuration(file, **options)
+
+
+async def _serve(configuration: Configuration) -> None:
+    """Everything is made here and closed in the reverse order: first no more requests, then no more sandboxes."""
+    from dayfly.boundaries.gvisor import GvisorBoundary
+    from dayfly.journal import Journal, Signer
+    from dayfly.server import Keys, Listener, Places, Readiness, Services, create_app, start_logging
+    from dayfly.server import serve as answer
+
+    start_logging(sys.stderr)
+    stop = _stopped_by_signals()
+    places = Places.of(configuration)
+    with ExitStack() as open_now:
+        keys = Keys(places.state)
+        open_now.callback(keys.close)
+        _check_keys(keys, configuration)
+        listener = Listener.bind(configuration)
+        open_now.callback(listener.socket.close)
+        journal = Journal(places.journal, Signer.load(places.journal_key))
+        open_now.callback(journal.close)
+        boundary = GvisorBoundary(places.paths)
+        tenants = _tenants(configuration, places, boundary, journal)
+        services = Services(tenants, keys, Readiness(lambda: _problem(boundary)), configuration, journal=places.journal)
+        try:
+            say(f"listening on {listener.url}")
+            sys.stdout.flush()
+            await answer(create_app(services), listener, configuration, stop)
+        finally:
+            await tenants.close()
+
+
+def _stopped_by_signals() -> asyncio.Event:
+    """From now on, to the end: a second signal does not keep sandboxes from being ended."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
+def _check_keys(keys: Keys, configuration: Configuration) -> None:
+    """Raises ``HostError`` for a server that others could reach and nobody could use."""
+    if keys.list():
+        return
+    if not configuration.is_loopback:
+        raise HostError("there is no key, so nobody could use this server", remedy="run: dayfly keys create TENANT")
+    note("there is no key yet; make one with: dayfly keys create TENANT")
+
+
+def _tenants(configuration: Configuration, places: Places, boundary: GvisorBoundary, journal: Journal) -> Tenants:
+    from dayfly.agent_bundle import agent_for
+    from dayfly.images import Store
+    from dayfly.manager import Admission, Capacity, Manager, Template, Tenants
+    from dayfly.manager.admission import available_memory
+
+    machine = configuration.machine
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    capacity = Capacity.of_machine(
+        memory, len(os.sched_getaffinity(0)), overcommit=machine.factor, sandboxes=machine.sandboxes
+    )
+
+    def allowance_of(tenant: str) -> Allowance:
+        return _allowance(configuration, tenant)
+
+    agents = places.paths.data / "agents"
+    admission = Admission(capacity, allowance_of, free_memory=available_memory)
+    manager = Manager(
+        {"gvisor": boundary}, Store(places.paths), lambda image: agent_for(image, agents), admission=admission
+    )
+    for name, entry in configuration.templates.items():
+        manager.keep(Template(name, entry.policy, entry.spares, entry.spare_seconds, entry.preload))
+    return Tenants(manager, admission, allowance_of, journal=journal)
+
+
+def _allowance(configuration: Configuration, tenant: str) -> Allowance:
+    from dayfly.manager import Allowance
+
+    return Allowance(**dict(configuration.caps_of(tenant)))
+
+
+def _problem(boundary: GvisorBoundary) -> str | None:
+    report = boundary.probe()
+    return None if report.usable else "; ".join(report.reasons)

@@ -1,0 +1,44 @@
+"""Where a server keeps what must survive it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from dayfly.paths import Paths, default_paths, make_directory
+from dayfly.server.config import Configuration
+
+__all__ = ["Places"]
+
+
+@dataclass(frozen=True)
+class Places:
+    """``paths`` are those of everything else of dayfly's."""
+
+    paths: Paths
+
+    @classmethod
+    def of(cls, configuration: Configuration) -> Places:
+        """Makes the directory, which only this user can enter. Raises ``HostError``."""
+        data = configuration.data
+        found = cls(default_paths() if data is None else Paths(data, data / "run"))
+        make_directory(found.directory, 0o700)
+        return found
+
+    @property
+    def directory(self) -> Path:
+        return self.paths.data / "server"
+
+    @property
+    def state(self) -> Path:
+        """Keys and tokens."""
+        return self.directory / "state.db"
+
+    @property
+    def journal(self) -> Path:
+        return self.directory / "journal.db"
+
+    @property
+    def journal_key(self) -> Path:
+        """Signs the heads of the journal."""
+        return self.directory / "journal.key"

@@ -1,0 +1,129 @@
+"""The configuration file: every key known, and nothing served that others could overhear."""
+
+from __future__ import annotations
+
+import json
+import logging
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from dayfly.errors import HostError, InputError
+from dayfly.limits import GIB
+from dayfly.server import Configuration, Listener, Readiness, load_configuration, start_logging
+from dayfly.server.logs import log, log_request
+
+WHOLE = """
+host = "0.0.0.0"
+port = 443
+behind_proxy = false
+hosts = ["box.example"]
+connections = 200
+tls = {certificate = "/etc/box.pem", key = "/etc/box.key"}
+
+[machine]
+factor = 4
+
+[default_caps]
+sandboxes = 5
+
+[tenants.research]
+memory = "64GiB"
+cpu_seconds_per_day = 36000
+
+[templates.data]
+policy = {image = "data", limits = {memory = "512MiB"}}
+spares = 3
+"""
+
+
+def written(place: Path, text: str) -> Path:
+    file = place / "server.toml"
+    file.write_text(text)
+    return file
+
+
+def test_a_whole_file(place: Path) -> None:
+    found = load_configuration(written(place, WHOLE), port=8443)
+    assert (found.host, found.port, found.hosts) == ("0.0.0.0", 8443, {"box.example"}), "an option beats the file"
+    assert found.caps_of("research").memory == 64 * GIB
+    assert found.caps_of("anybody").sandboxes == 5
+    assert (found.templates["data"].spares, found.templates["data"].policy.image) == (3, "data")
+
+
+def test_without_a_file_the_defaults_hold() -> None:
+    found = load_configuration(None, port=None)
+    assert (found.host, found.is_loopback, found.caps_of("t").sandboxes) == ("127.0.0.1", True, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [("prot = 1", "prot"), ("port = 70000", "port"), ("[tenants.t]\nmemmory = 1", "memmory"), ("port = ", "TOML"),
+     ("[templates.d]\npolicy = {imag = 'x'}", "imag"), ("tls = {key = 'x'}", "certificate"), ("\xff", "TOML")],
+)  # fmt: skip
+def test_a_mistake_is_named_with_its_file_and_a_remedy(place: Path, text: str, told: str) -> None:
+    file = place / "server.toml"
+    file.write_bytes(text.encode("latin-1"))
+    with pytest.raises(InputError, match=told) as caught:
+        load_configuration(file)
+    assert "server.toml" in caught.value.message
+    assert caught.value.remedy
+
+
+def test_a_file_that_is_not_there(place: Path) -> None:
+    with pytest.raises(InputError, match="cannot read"):
+        load_configuration(place / "none.toml")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.7", "::", "box.example", ""])
+def test_an_address_that_others_reach_needs_tls_or_a_proxy(host: str) -> None:
+    with pytest.raises(InputError, match="unencrypted"):
+        load_configuration(None, host=host)
+    assert load_configuration(None, host=host, behind_proxy=True).host == host
+    assert load_configuration(None, host=host, tls={"certificate": "a", "key": "b"}).host == host
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
+def test_loopback_needs_none(host: str) -> None:
+    assert load_configuration(None, host=host).is_loopback
+
+
+def test_a_port_that_is_taken_is_a_clear_error() -> None:
+    first = Listener.bind(Configuration(port=0))
+    with pytest.raises(HostError, match="cannot listen"):
+        Listener.bind(Configuration(port=int(first.url.rpartition(":")[2])))
+    first.socket.close()
+
+
+async def test_whether_it_is_ready_is_looked_at_now_and_then() -> None:
+    now, looks = [0.0], []
+
+    def look() -> str | None:
+        looks.append(now[0])
+        return "no runsc" if len(looks) > 1 else None
+
+    ready = Readiness(look, lambda: now[0])
+    assert [await ready() for _ in range(3)] == [None] * 3
+    now[0] = 11
+    assert await ready() == "no runsc"
+    assert looks == [0, 11]
+
+
+def test_the_log_is_json_without_values() -> None:
+    stream = StringIO()
+    start_logging(stream)
+    try:
+        log_request({"path": "/v1/sandboxes/secret-id", "method": "GET", "query_string": b"path=secret"}, 200, 0.5)
+        try:
+            raise ValueError("secret code")
+        except ValueError:
+            log.exception("failed")
+        log_request({"route": type("R", (), {"path": "/healthz"})}, 200, 0.5)
+    finally:
+        log.handlers, log.propagate = [], True
+        logging.getLogger("uvicorn").handlers = []
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [line["event"] for line in lines] == ["request", "failed"]
+    assert (lines[0]["status"], lines[1]["error"]) == (200, "ValueError")
+    assert "secret" not in stream.getvalue()
