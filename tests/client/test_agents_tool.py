@@ -52,6 +52,7 @@ def test_an_end_is_told_and_the_next_call_opens_a_new_one(landlord: Landlord) ->
 
 
 @pytest.mark.gvisor
+@pytest.mark.usefixtures("over")
 def test_it_works_in_a_real_sandbox() -> None:
     tool = the_pages_tool(None)
     code = "import matplotlib.pyplot as plt; plt.plot([1, 2]); plt.show(); print('drawn')"

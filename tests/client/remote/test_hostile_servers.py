@@ -270,6 +270,15 @@ async def test_connect_without_a_server_says_what_is_missing(monkeypatch: pytest
         await AsyncSandbox.connect("a" * 32)
 
 
+async def test_a_lost_answer_is_asked_for_again_and_makes_no_second_sandbox() -> None:
+    async with canned(broken_off(b"{"), answer(SANDBOX, 201)) as server:
+        sandbox = await AsyncSandbox(url=server.url, api_key=KEY).open()
+        keys = [line for head in server.heads for line in head.lower().split("\r\n") if "idempotency-key" in line]
+        assert len(keys) == 2
+        assert keys[0] == keys[1]
+        await sandbox.close()
+
+
 async def test_a_cancelled_opening_ends_what_the_server_made() -> None:
     asked, go = asyncio.Event(), asyncio.Event()
     server = Canned(answers=[answer(SANDBOX, 201), answer({**SANDBOX, "state": "ended", "end_reason": "stopped"})])

@@ -275,18 +275,31 @@ async def test_a_process_is_stopped_with_its_client_and_a_detached_one_is_not(
 
 async def test_a_long_silence_is_bridged_by_empty_lines(sandbox: AsyncSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways of it: the server's lines come in time, and where they do not the client does not wait for ever."""
-    monkeypatch.setattr("dayfly.server.streams.ALIVE_SECONDS", 0.2)
-    monkeypatch.setattr("dayfly.client.remote.http.SILENCE_SECONDS", 1.0)
+    monkeypatch.setattr("dayfly.server.streams.ALIVE_SECONDS", 0.05)
     held = sandbox._backend._held  # type: ignore[union-attr]
     send = held.send
-    monkeypatch.setattr(held, "send", lambda *args, **how: send(*args, **{**how, "seconds": 1.0}))
-    assert (await sandbox.run_code("import time; time.sleep(2); 1")).text == "1"
+    monkeypatch.setattr(held, "send", lambda *args, **how: send(*args, **{**how, "seconds": 0.5}))
+    assert (await sandbox.run_code("import time; time.sleep(1); 1")).text == "1"
     monkeypatch.setattr("dayfly.server.streams.ALIVE_SECONDS", 60)
     with pytest.raises(ServerUnreachable, match="was lost"):
         await sandbox.run_code("import time; time.sleep(30)")
 
 
 # --- the way there ---
+
+
+async def test_what_a_closed_object_followed_breaks_off(tenant: Tenant, sandbox: AsyncSandbox) -> None:
+    other = await AsyncSandbox.connect(sandbox.id, **tenant.at)
+    attached = await other.commands.start(["sleep", "600"])
+    detached = await other.commands.start(["sleep", "600"], detached=True)
+    watch = await other.files.watch(".")
+    await other.close()
+    for waiting in (attached.wait(), detached.wait(), watch.next()):
+        with pytest.raises(InputError, match="this object was closed"):
+            await waiting
+    while attached.pid in (left := {one.pid for one in await sandbox.commands.list() if one.running}):
+        await asyncio.sleep(0.01)
+    assert left == {detached.pid}
 
 
 async def test_it_works_behind_a_reverse_proxy_with_a_base_path(tenant: Tenant) -> None:

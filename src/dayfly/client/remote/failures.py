@@ -66,7 +66,7 @@ def failure(answer: object, status: int = 500, retry_after: str | None = None) -
 def foreign_failure(status: int, url: str) -> HostError:
     """For an answer of that status that has none of dayfly's own words: a proxy's, or another program's."""
     if status in (502, 503, 504):
-        remedy = "the proxy at that address answers, and the dayfly server behind it does not: is it running?"
+        remedy = "the server there is overloaded, or does not run behind the proxy that answers: try again in a while"
         return ServerUnreachable(f"{url} answers {status}", remedy=remedy)
     return BadAnswer(f"{url} answers {status}, and not in dayfly's words", remedy="check the url, with its base path")
 

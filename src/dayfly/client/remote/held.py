@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 from dayfly.client.remote.failures import BadAnswer, ServerUnreachable, failure
@@ -30,6 +31,7 @@ class Held:
         self._note(told.end_reason, told.end_detail)
         self._path = f"/v1/sandboxes/{told.id}"
         self._left = False
+        self._answers: weakref.WeakSet[Answer] = weakref.WeakSet()  # that somebody may still read
 
     @property
     def limits(self) -> tuple[LimitReport, ...]:
@@ -54,9 +56,11 @@ class Held:
             raise InputError(f"timeout must be a positive number of seconds, not {asked!r:.60}")
         return min(float(asked), limits.lifetime_seconds)
 
-    def leave(self) -> None:
-        """No call from now on."""
+    async def leave(self) -> None:
+        """No call from now on, and what is under way breaks off: the server takes it as of a client that is gone."""
         self._left = True
+        for answer in list(self._answers):
+            await answer.aclose()
 
     def path(self, rest: str) -> str:
         return self._path + rest
@@ -73,19 +77,24 @@ class Held:
         """``Http.send`` below the sandbox."""
         self.require_live()
         try:
-            return await self.http.send(method, self.path(rest), **how)
+            answer = await self.http.send(method, self.path(rest), **how)
         except SandboxEnded as ended:
             raise self.noted(ended) from None
+        self._answers.add(answer)
+        return answer
 
     def require_live(self) -> None:
         """Raises ``SandboxEnded`` if it is known to be gone, ``InputError`` if it was left."""
+        if (gone := self._gone()) is not None:
+            raise gone
+
+    def _gone(self) -> DayflyError | None:
         if self.end_reason is not None:
-            raise SandboxEnded(self.end_reason.value, self.end_detail)
+            return SandboxEnded(self.end_reason.value, self.end_detail)
         if self._left:
-            raise InputError(
-                "this object was closed; its sandbox goes on",
-                remedy=f"Sandbox.connect({self.told.id!r}) finds it again",
-            )
+            remedy = f"Sandbox.connect({self.told.id!r}) finds it again"
+            return InputError("this object was closed; its sandbox goes on", remedy=remedy)
+        return None
 
     async def pieces(self, answer: Answer) -> AsyncIterator[bytes]:
         """A body, closed when left. If it breaks off because the sandbox has ended, that is what is raised."""
@@ -98,11 +107,10 @@ class Held:
 
     async def why(self, lost: ServerUnreachable) -> DayflyError:
         """What to raise for a stream that broke off."""
-        try:
-            await self.refresh()
-        except DayflyError:
-            return lost
-        return lost if self.end_reason is None else SandboxEnded(self.end_reason.value, self.end_detail)
+        if self._gone() is None:
+            with suppress(DayflyError):  # nobody can be asked
+                await self.refresh()
+        return self._gone() or lost
 
     async def objects(self, answer: Answer) -> AsyncIterator[Fields]:
         """NDJSON, closed when left. Raises the error that a line names."""
@@ -123,9 +131,11 @@ class Held:
                 count += 1
                 if one.whole("n") != count:
                     raise BadAnswer(f"event {one.whole('n')} came where {count} should")
-                yield one
                 if one.text("type") == "end":
+                    await _drained(objects)
+                    yield one
                     return
+                yield one
         raise await self.why(ServerUnreachable("the server broke a stream off", remedy="try again"))
 
     def noted(self, error: DayflyError) -> DayflyError:
@@ -159,3 +169,10 @@ class Held:
         except NoSuchSandbox:  # it ended long ago
             pass
         self._note(EndReason.STOPPED)
+
+
+async def _drained(objects: AsyncIterator[Fields]) -> None:
+    """Read what comes after an end, which is nothing: only then can the connection be used again."""
+    with suppress(ServerUnreachable):  # all was said before
+        async for _ in objects:
+            raise BadAnswer("an event came after the end")

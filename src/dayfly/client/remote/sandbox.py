@@ -70,8 +70,8 @@ class RemoteSandbox(ExecutionCalls, ProcessCalls, FileCalls, PortCalls):
             self._usage = read_usage(await self._held.ask("GET", "/usage"))
 
     async def leave(self) -> None:
-        """Use it no more; it goes on without this client, until its limits."""
-        self._held.leave()
+        """Use it no more; it goes on without this client, until its limits. What this client still follows breaks off."""
+        await self._held.leave()
 
     async def close(self) -> None:
         """End the sandbox. Idempotent."""

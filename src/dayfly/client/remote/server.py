@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from dayfly.client.remote.address import Address, in_path
 from dayfly.client.remote.asked import Asked
+from dayfly.client.remote.failures import ServerUnreachable
 from dayfly.client.remote.held import Held
 from dayfly.client.remote.http import Http
 from dayfly.client.remote.sandbox import RemoteSandbox
@@ -42,11 +43,18 @@ class Server:
         body = _wish(asked, policy, env)
         if asked.conversation is not None:
             return await self._asked("POST", f"/v1/conversations/{in_path(asked.conversation)}", body=body)
-        key = {"idempotency-key": secrets.token_hex(16)}
-        sandbox = await _or_undone(self._asked("POST", "/v1/sandboxes", body=body, headers=key))
+        sandbox = await _or_undone(self._new(body))
         self._forget_ended()
         self._made[sandbox.id] = sandbox
         return sandbox
+
+    async def _new(self, body: Mapping[str, object]) -> RemoteSandbox:
+        """If the answer was lost, it is asked for again, under the same key: so none is made that nobody knows of."""
+        key = {"idempotency-key": secrets.token_hex(16)}
+        try:
+            return await self._asked("POST", "/v1/sandboxes", body=body, headers=key)
+        except ServerUnreachable:
+            return await self._asked("POST", "/v1/sandboxes", body=body, headers=key)
 
     async def _found(self, ident: str) -> RemoteSandbox:
         """A live one. Raises ``NoSuchSandbox`` or ``SandboxEnded``."""
