@@ -11,7 +11,7 @@ from fastapi.requests import Request
 from fastapi.websockets import WebSocket
 
 from dayfly.errors import DayflyError, InputError
-from dayfly.server import executions, files, health, ports, processes, sandboxes, tenant
+from dayfly.server import executions, files, health, ports, processes, record, sandboxes, tenant
 from dayfly.server.answers import Answer
 from dayfly.server.errors import BodyTooLarge, NoSuchRoute, WrongMethod, error_body, error_headers
 from dayfly.server.guard import MAX_BODY, Asgi, Guard, internal_error
@@ -28,6 +28,7 @@ ROUTES: tuple[APIRouter, ...] = (
     files.routes,
     ports.routes,
     tenant.routes,
+    record.routes,
 )
 
 STATUSES = (400, 401, 403, 404, 405, 409, 410, 413, 414, 429, 431, 500, 502, 503, 507)

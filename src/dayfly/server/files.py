@@ -29,6 +29,7 @@ routes = APIRouter(prefix="/v1/sandboxes/{sandbox}", tags=["files"])
 
 BYTES = "application/octet-stream"
 TAR = "application/x-tar"
+BINARY = {"schema": {"type": "string", "format": "binary"}}
 
 _RANGE = re.compile(r"bytes=(?:(\d{1,18})-(\d{0,18})|-(\d{1,18}))", re.ASCII)
 
@@ -54,11 +55,11 @@ InAfter = Annotated[str | None, Depends(_after)]
 
 
 def _body(kind: str) -> dict[str, Any]:
-    return {"requestBody": {"required": True, "content": {kind: {}}}}
+    return {"requestBody": {"required": True, "content": {kind: BINARY}}}
 
 
 def _content(kind: str, *statuses: int) -> dict[int | str, dict[str, Any]]:
-    return {status: {"content": {kind: {}}, "description": "The content."} for status in (200, *statuses)}
+    return {status: {"content": {kind: BINARY}, "description": "The content."} for status in (200, *statuses)}
 
 
 class _Content(Response):

@@ -25,7 +25,12 @@ routes = APIRouter(prefix="/v1/sandboxes/{sandbox}/processes", tags=["processes"
 
 Pid = Annotated[int, Path(ge=1, le=2**31 - 1)]
 Events: dict[int | str, dict[str, Any]] = {200: {"content": {NDJSON: {}}, "description": "The events, one a line."}}
-Raw = {"requestBody": {"required": True, "content": {"application/octet-stream": {}}}}
+Raw = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
 
 
 class _Sink:

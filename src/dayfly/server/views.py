@@ -11,7 +11,7 @@ from dayfly.server.keys import Key
 from dayfly.spec import FileInfo, LimitReport, ProcessInfo
 
 __all__ = [
-    "ContextList", "ContextView", "ErrorAnswer", "ErrorView", "FileList", "Interrupted", "JournalPage", "KeyList", "KeyMade",
+    "ContextList", "ContextView", "ErrorAnswer", "ErrorView", "FileList", "HeadList", "Interrupted", "JournalPage", "KeyList", "KeyMade",
     "KeyView", "MadeDirectory", "ProcessList", "Removed", "SandboxList", "SandboxView", "TemplateList", "TemplateView",
     "TokenMade", "Unpacked", "UsageView", "Written", "key_view", "sandbox_view",
 ]  # fmt: skip
@@ -164,6 +164,13 @@ class JournalPage:
 
     entries: Sequence[Mapping[str, Any]]
     next: int
+
+
+@dataclass(frozen=True)
+class HeadList:
+    """Each with its "chain", "number", "hash" and "signature", the last two in hex."""
+
+    heads: Sequence[Mapping[str, Any]]
 
 
 def sandbox_view(one: Registration) -> SandboxView:
