@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sqlite3
@@ -13,9 +14,23 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dayfly.errors import HostError, InputError
-from dayfly.journal import SERVER, Journal, Problem, Reader, Signer, audit, writer
+from dayfly.journal import (
+    ENDED,
+    OPENED,
+    SERVER,
+    Journal,
+    Problem,
+    Reader,
+    Signer,
+    audit,
+    dump_heads,
+    load_heads,
+    writer,
+)
 from dayfly.journal.store import SignedHead
 
 SECRET = bytes(range(32))
@@ -327,3 +342,38 @@ def test_a_newer_file_is_refused(written: Path) -> None:
         connection.execute("PRAGMA user_version = 2")
     with pytest.raises(HostError, match="newer dayfly"):
         Journal(written, SIGNER)
+
+
+# --- exported heads, and what has not ended ------------------------------------------------------------------------------
+
+
+def test_exported_heads_come_back_as_they_were(written: Path) -> None:
+    heads = Reader(written).heads()
+    verifier, found = load_heads(dump_heads(SIGNER.verifier, heads))
+    assert (verifier.public, found) == (SIGNER.verifier.public, heads)
+
+
+def test_a_head_that_was_changed_on_the_way_is_refused(written: Path) -> None:
+    text = dump_heads(SIGNER.verifier, Reader(written).heads())
+    assert '"number": 3' in text
+    with pytest.raises(InputError, match="was not signed"):
+        load_heads(text.replace('"number": 3', '"number": 2'))
+
+
+@given(st.one_of(st.text(), st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps)))
+def test_no_other_text_is_taken_for_heads(text: str) -> None:
+    with pytest.raises(InputError):
+        load_heads(text)
+
+
+def test_what_has_not_ended_is_known_with_its_tenant(journal: Journal, path: Path) -> None:
+    for chain in ("s1", "s2", "s3"):
+        journal.append(chain, OPENED, {}, tenant=f"t{chain}")
+    journal.append("s2", ENDED, {}).result(5)
+    assert [(row.entry.chain, row.entry.tenant) for row in Reader(path).unended()] == [("s1", "ts1"), ("s3", "ts3")]
+
+
+def test_the_last_entries_come_in_their_order(written: Path) -> None:
+    everything = list(Reader(written).entries())
+    assert Reader(written).last(3) == everything[-3:]
+    assert Reader(written).last(1000) == everything

@@ -9,6 +9,7 @@ import typer
 from dayfly import __version__
 from dayfly.cli.doctor import doctor
 from dayfly.cli.images import images
+from dayfly.cli.journal import journal, logs, ps
 from dayfly.cli.keys import keys
 from dayfly.cli.run import run
 from dayfly.cli.serve import serve
@@ -32,6 +33,9 @@ app.command()(doctor)
 app.add_typer(images, name="images")
 app.command()(serve)
 app.add_typer(keys, name="keys")
+app.add_typer(journal, name="journal")
+app.command()(ps)
+app.command()(logs)
 
 
 def _version(wanted: bool) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 __all__ = ["command", "typeable"]
 
-_ADVICE = re.compile(r"(?<![\w./-])(?<!-m )dayfly (?=(?:run|shell|setup|doctor|images|serve|keys|--)(?![\w/]))")
+_ADVICE = re.compile(r"(?<![\w./-])(?<!-m )dayfly (?=(?:run|shell|setup|doctor|images|serve|keys|journal|ps|logs|--)(?![\w/]))")
 
 
 def command() -> str:

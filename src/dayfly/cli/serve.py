@@ -54,7 +54,7 @@ def configured(file: Path | None, **options: object) -> Configuration:
 async def _serve(configuration: Configuration) -> None:
     """Everything is made here and closed in the reverse order: first no more requests, then no more sandboxes."""
     from dayfly.boundaries.gvisor import GvisorBoundary
-    from dayfly.journal import Journal, Signer
+    from dayfly.journal import Journal, Reader, Signer
     from dayfly.server import Keys, Listener, Places, Readiness, Services, create_app, start_logging
     from dayfly.server import serve as answer
 
@@ -73,6 +73,8 @@ async def _serve(configuration: Configuration) -> None:
         tenants = _tenants(configuration, places, boundary, journal)
         services = Services(tenants, keys, Readiness(lambda: _problem(boundary)), configuration, journal=places.journal)
         try:
+            unended = Reader(places.journal).unended()
+            await tenants.recover([(row.entry.chain, row.entry.tenant) for row in unended])
             say(f"listening on {listener.url}")
             sys.stdout.flush()
             await answer(create_app(services), listener, configuration, stop)

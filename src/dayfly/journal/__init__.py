@@ -4,9 +4,26 @@
 """
 
 from dayfly.journal.audit import Problem, audit
-from dayfly.journal.entry import SERVER, Entry, Head
+from dayfly.journal.entry import ENDED, OPENED, SERVER, Entry, Head
+from dayfly.journal.export import dump_heads, load_heads
 from dayfly.journal.signing import Signer, Verifier
-from dayfly.journal.store import Reader
+from dayfly.journal.store import Reader, SignedHead, Stored
 from dayfly.journal.writer import Journal
 
-__all__ = ["SERVER", "Entry", "Head", "Journal", "Problem", "Reader", "Signer", "Verifier", "audit"]
+__all__ = [
+    "ENDED",
+    "OPENED",
+    "SERVER",
+    "Entry",
+    "Head",
+    "Journal",
+    "Problem",
+    "Reader",
+    "SignedHead",
+    "Signer",
+    "Stored",
+    "Verifier",
+    "audit",
+    "dump_heads",
+    "load_heads",
+]

@@ -10,7 +10,19 @@ from typing import Any
 
 from dayfly.errors import InputError
 
-__all__ = ["BEGINNING", "GENESIS", "HEAD", "MAX_FACTS", "SERVER", "Entry", "Head", "content_digest", "dump_facts"]
+__all__ = [
+    "BEGINNING",
+    "ENDED",
+    "GENESIS",
+    "HEAD",
+    "MAX_FACTS",
+    "OPENED",
+    "SERVER",
+    "Entry",
+    "Head",
+    "content_digest",
+    "dump_facts",
+]
 
 GENESIS = bytes(32)
 """What the first entry of a chain follows."""
@@ -23,6 +35,9 @@ MAX_FACTS = 64 * 1024
 
 HEAD, BEGINNING = "head", "beginning"
 """What is signed: where a chain ends, and what it begins after since older entries were retired."""
+
+OPENED, ENDED = "sandbox.opened", "sandbox.ended"
+"""Kinds of a sandbox's first and last entry."""
 
 _FORMAT = "dayfly journal 1"
 

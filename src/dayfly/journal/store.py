@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dayfly.errors import HostError
-from dayfly.journal.entry import Entry, Head
+from dayfly.journal.entry import ENDED, OPENED, Entry, Head
 
 __all__ = ["Content", "Reader", "SignedHead", "Stored", "open_for_reading", "open_for_writing", "translate"]
 
@@ -125,6 +125,21 @@ class Reader:
         with closing(open_for_reading(self._path)) as connection:
             query = "SELECT name, salt, data FROM contents WHERE entry = ? ORDER BY name"
             return [Content(*row) for row in connection.execute(query, (entry,))]
+
+    def unended(self) -> list[Stored]:
+        """The openings of sandboxes of which no end is written: those that live, or that the server's own end took along."""
+        query = (
+            f"SELECT {_COLUMNS} FROM entries WHERE kind = '{OPENED}'"  # noqa: S608 - constants
+            f" AND chain NOT IN (SELECT chain FROM entries WHERE kind = '{ENDED}') ORDER BY id"
+        )
+        with closing(open_for_reading(self._path)) as connection:
+            return [stored(row) for row in connection.execute(query)]
+
+    def last(self, count: int) -> list[Stored]:
+        """The last entries of all chains, the latest at the end."""
+        with closing(open_for_reading(self._path)) as connection:
+            query = f"SELECT {_COLUMNS} FROM entries ORDER BY id DESC LIMIT ?"  # noqa: S608 - constants
+            return [stored(row) for row in connection.execute(query, (count,))][::-1]
 
     def heads(self) -> list[SignedHead]:
         """Where every chain stands, to be kept elsewhere."""

@@ -11,10 +11,11 @@ from typing import Any, Protocol
 
 from dayfly.errors import HostError
 
-__all__ = ["SERVER_CHAIN", "Appender", "Ledger", "Record"]
+__all__ = ["ENDED", "OPENED", "SERVER_CHAIN", "Appender", "Ledger", "Record"]
 
-SERVER_CHAIN = "server"
-"""Of ``dayfly.journal``: what concerns no single sandbox."""
+SERVER_CHAIN, OPENED, ENDED = "server", "sandbox.opened", "sandbox.ended"
+"""As in ``dayfly.journal``, which needs more libraries than a manager without one: what concerns no single sandbox, and the
+first and last entry of each."""
 
 MAX_HEAD = 4096
 """Bytes of an output that are kept beside its digest."""

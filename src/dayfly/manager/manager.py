@@ -13,14 +13,11 @@ from dayfly.errors import DayflyError, HostError, InputError, PolicyError
 from dayfly.manager.admission import Admission, Share
 from dayfly.manager.recorded import RecordedLife
 from dayfly.manager.spares import Spares
-from dayfly.manager.templates import Template
+from dayfly.manager.templates import PRESTART, Template
 from dayfly.policy import Policy
 from dayfly.spec import Image, Mount, SandboxSpec
 
 __all__ = ["ImageLease", "ImageSource", "Manager", "embedded"]
-
-PRESTART = ("python",)
-"""Kernels that start with the sandbox: nearly every conversation begins with Python."""
 
 ID_BYTES = 16
 """128 random bits: an id cannot be guessed."""
@@ -122,7 +119,7 @@ class Manager:
         return life
 
     async def _open_cold(self, policy: Policy, variables: dict[str, str]) -> RecordedLife:
-        await self._sweep_once()
+        await self.sweep()
         spec, lease = await self._prepared(policy)
         boundary = self._boundary(policy.boundary)
         try:
@@ -162,8 +159,8 @@ class Manager:
             raise PolicyError(f"no boundary {name!r} here", remedy=f"there is {', '.join(self._boundaries)}")
         return boundary
 
-    async def _sweep_once(self) -> None:
-        """What dead dayfly processes left goes at the first start of the next one."""
+    async def sweep(self) -> None:
+        """What dead dayfly processes left goes, once: before the first sandbox at the latest. Raises ``HostError``."""
         async with self._sweeping:
             if not self._swept:
                 for boundary in self._boundaries.values():

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from dayfly.errors import PolicyError
 from dayfly.policy import Policy
 
-__all__ = ["Template", "fits"]
+__all__ = ["PRESTART", "Template", "fits", "preloading"]
+
+PRESTART = ("python",)
+"""Kernels that start with the sandbox: nearly every conversation begins with Python."""
 
 MAX_SPARES = 1000
 """Of one template: each is a process and some 20 MB."""
@@ -18,20 +21,32 @@ _PERSONAL = frozenset({"run_seconds", "run_cpu_seconds", "output", "lifetime_sec
 
 @dataclass(frozen=True)
 class Template:
-    """``spares`` unused sandboxes wait to be claimed, none of them for longer than ``spare_seconds``."""
+    """``spares`` unused sandboxes wait to be claimed, none of them for longer than ``spare_seconds``.
+
+    ``preload`` are Python modules that their kernel has imported already; no name of the kernel's is set by that.
+    """
 
     name: str
     policy: Policy
     spares: int = 1
     spare_seconds: float = 1800.0
+    preload: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for module in self.preload:
+            if not all(part.isidentifier() for part in module.split(".")):
+                raise PolicyError(f"not a Python module: {module!a:.80}", remedy="for example 'matplotlib.pyplot'")
         if not 0 < len(self.name) <= 64 or not self.name.isprintable():
             raise PolicyError(f"not a template's name: {self.name!a:.80}", remedy="1 to 64 printable characters")
         if not 0 <= self.spares <= MAX_SPARES:
             raise PolicyError(f"not a number of spares: {self.spares}", remedy=f"0 to {MAX_SPARES}")
         if not 1 <= self.spare_seconds <= 86400:
             raise PolicyError(f"a spare cannot wait for {self.spare_seconds:g} s", remedy="1 second to a day")
+
+
+def preloading(modules: tuple[str, ...]) -> str:
+    """The code that a spare runs before it is anybody's; it shows nothing and leaves no name."""
+    return "".join(f"if __import__({module!r}): pass\n" for module in modules) or "pass"
 
 
 def fits(spare: Policy, wanted: Policy) -> bool:

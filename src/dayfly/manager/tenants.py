@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from dayfly.errors import AdmissionRefused, DayflyError
 from dayfly.manager.admission import Admission, Allowance
 from dayfly.manager.budget import Budget
 from dayfly.manager.conversations import Conversations
-from dayfly.manager.ledger import SERVER_CHAIN, Appender, Ledger
+from dayfly.manager.ledger import ENDED, OPENED, SERVER_CHAIN, Appender, Ledger
 from dayfly.manager.manager import Manager
 from dayfly.manager.registry import Registration, Registry
 from dayfly.manager.requests import Requests
@@ -64,6 +64,18 @@ class Tenants:
         self._following: dict[Registration, asyncio.Task[None]] = {}
         self._keeper = asyncio.ensure_future(self._keep_budgets())
         self._ledger.append(SERVER_CHAIN, "server.started", {}, NO_TENANT, {})
+
+    async def recover(self, unended: Iterable[tuple[str, str]]) -> None:
+        """Before anything else: clear away what a server that was killed left on this machine, and write down the ends of
+        its sandboxes, given as (chain, tenant). Raises ``HostError`` if something cannot be cleared away."""
+        await self._manager.sweep()
+        facts = {
+            "reason": EndReason.BOUNDARY_LOST.value,
+            "detail": "the server ended before it did",
+            "cpu_seconds": None,
+        }
+        for chain, tenant in unended:
+            self._ledger.append(chain, ENDED, facts, tenant, {})
 
     @property
     def templates(self) -> Sequence[Template]:
@@ -121,7 +133,7 @@ class Tenants:
         life.keep_record(self._ledger.of(life.id, tenant))
         made = Registration(life, tenant, conversation, template, env=dict(env))
         self._registry.add(made)
-        self._note(made, "sandbox.opened", _described(made))
+        self._note(made, OPENED, _described(made))
         self._following[made] = asyncio.ensure_future(self._follow(made))
         return made
 
@@ -131,7 +143,7 @@ class Tenants:
         self._charge(registration)
         self._budget.forget(registration.id)
         facts = {"reason": end.reason.value, "detail": end.detail[:1000], "cpu_seconds": registration.cpu_seconds}
-        self._note(registration, "sandbox.ended", facts)
+        self._note(registration, ENDED, facts)
         self._following.pop(registration, None)
 
     # --- what there is ------------------------------------------------------------------------------------------------

@@ -1,0 +1,201 @@
+"""``dayfly journal``, ``ps`` and ``logs``: what happened, read from the journal's file, whether the server runs or not."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from dayfly.cli.endings import Ending, guarded, note, say
+from dayfly.cli.printable import printable
+from dayfly.cli.serve import ConfigFile, configured
+from dayfly.cli.tables import show_table
+from dayfly.errors import InputError, LocalFileError
+
+if TYPE_CHECKING:
+    from dayfly.journal import Reader, SignedHead, Stored
+    from dayfly.server import Places
+
+__all__ = ["journal", "logs", "ps"]
+
+journal = typer.Typer(help="Read and verify what the server has written down.", no_args_is_help=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, an object a line.")]
+Chain = Annotated[str, typer.Argument(metavar="ID", help="A sandbox's id, or 'server'.")]
+
+MAX_SHOWN = 200
+"""Characters of an entry's facts in a list."""
+
+
+@journal.command("verify")
+@guarded
+def verify(
+    heads: Annotated[Path | None, typer.Option(help="Heads that were exported before and kept elsewhere.")] = None,
+    config: ConfigFile = None,
+) -> int:
+    """Find whatever was changed, removed or reordered; with exported heads, also an end that was cut off."""
+    places = _places(config)
+    from dayfly.journal import Signer, audit, load_heads
+
+    verifier = Signer.load(places.journal_key).verifier
+    exported: list[SignedHead] = []
+    if heads is not None:
+        known, exported = load_heads(_text(heads))
+        if known.public != verifier.public:
+            raise InputError(
+                "the server's key is not the one that signed the exported heads", remedy="find out who changed it"
+            )
+    found = audit(places.journal, verifier, exported)
+    for one in found:
+        say(f"{printable(one.chain)} {one.number}: {printable(one.what)}")
+    if found:
+        return Ending.CODE_FAILED
+    chains = _reader(config).heads()
+    note(f"ok: {sum(one.head.number for one in chains)} entries in {len(chains)} chains, as they were written")
+    return Ending.OK
+
+
+@journal.command("tail")
+@guarded
+def tail(
+    count: Annotated[int, typer.Option("-n", min=1, max=10_000, help="How many.")] = 20,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> int:
+    """The last entries of all chains."""
+    _show(_reader(config).last(count), as_json)
+    return Ending.OK
+
+
+@journal.command("show")
+@guarded
+def show(chain: Chain, as_json: AsJson = False, config: ConfigFile = None) -> int:
+    """All entries of one sandbox."""
+    _show(_found(_reader(config), chain), as_json)
+    return Ending.OK
+
+
+@journal.command("export")
+@guarded
+def export(config: ConfigFile = None) -> int:
+    """All entries as JSON, one a line."""
+    for row in _reader(config).entries():
+        say(json.dumps(_as_json(row)))
+    return Ending.OK
+
+
+@journal.command("heads")
+@guarded
+def heads(config: ConfigFile = None) -> int:
+    """Where each chain stands, signed. Keep it elsewhere: with it, ``verify --heads`` sees an end that was cut off."""
+    places = _places(config)
+    from dayfly.journal import Signer, dump_heads
+
+    say(dump_heads(Signer.load(places.journal_key).verifier, _reader(config).heads()).rstrip())
+    return Ending.OK
+
+
+@guarded
+def logs(chain: Chain, config: ConfigFile = None) -> int:
+    """What was run in one sandbox, and what it printed (its beginning, unless it was erased)."""
+    reader = _reader(config)
+    for row in _found(reader, chain):
+        say(f"{_time(row)} {printable(row.entry.kind)} {_outcome(row)}".rstrip())
+        for content in reader.contents(row.id):
+            text = printable(content.data.decode("utf-8", "replace"))
+            say("\n".join(f"  {printable(content.name)}| {line}" for line in text.splitlines()))
+    return Ending.OK
+
+
+@guarded
+def ps(as_json: AsJson = False, config: ConfigFile = None) -> int:
+    """Sandboxes of the server that have not ended."""
+    found = _reader(config).unended()
+    if as_json:
+        for row in found:
+            say(json.dumps(_as_json(row)))
+        return Ending.OK
+    table = Table("id", "tenant", "conversation", "template", "image", "opened", box=None)
+    for row in found:
+        facts = json.loads(row.entry.facts)
+        names = (facts.get("conversation"), facts.get("template"), facts.get("policy", {}).get("image"))
+        cells = (row.entry.chain, row.entry.tenant, *(str(name or "-") for name in names), _time(row))
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    show_table(table)
+    return Ending.OK
+
+
+def _places(config: Path | None) -> Places:
+    configuration = configured(config)
+    from dayfly.server import Places
+
+    return Places.of(configuration)
+
+
+def _reader(config: Path | None) -> Reader:
+    places = _places(config)
+    from dayfly.journal import Reader
+
+    if not places.journal.exists():
+        raise InputError("there is no journal yet", remedy="it begins with: dayfly serve")
+    return Reader(places.journal)
+
+
+def _found(reader: Reader, chain: str) -> list[Stored]:
+    found = list(reader.entries(chain))
+    if not found:
+        raise InputError(f"the journal knows of no {chain!a:.80}", remedy="see: dayfly journal tail")
+    return found
+
+
+def _show(rows: list[Stored], as_json: bool) -> None:
+    if as_json:
+        for row in rows:
+            say(json.dumps(_as_json(row)))
+        return
+    table = Table("time", "chain", "no", "tenant", "kind", "facts", box=None)
+    for row in rows:
+        one = row.entry
+        cells = (_time(row), one.chain, str(one.number), one.tenant or "-", one.kind, one.facts[:MAX_SHOWN])
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    show_table(table)
+
+
+def _as_json(row: Stored) -> dict[str, Any]:
+    one = row.entry
+    return {
+        "id": row.id,
+        "chain": one.chain,
+        "number": one.number,
+        "at": one.at / 1e9,
+        "tenant": one.tenant,
+        "kind": one.kind,
+        "facts": json.loads(one.facts),
+        "hash": row.hash.hex(),
+    }
+
+
+def _outcome(row: Stored) -> str:
+    facts = json.loads(row.entry.facts)
+    told = {
+        name: facts[name] for name in ("outcome", "exit_code", "reason", "path", "error") if facts.get(name) is not None
+    }
+    return printable(" ".join(f"{name}={value}" for name, value in told.items()))
+
+
+def _time(row: Stored) -> str:
+    return datetime.fromtimestamp(row.entry.at / 1e9, UTC).isoformat(" ", "seconds").removesuffix("+00:00")
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text("utf-8")
+    except OSError as error:
+        raise LocalFileError(str(file), error) from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file} is no text", remedy="--heads takes what dayfly journal heads printed") from error

@@ -1,0 +1,127 @@
+"""``dayfly journal``, ``ps`` and ``logs`` over a journal that was really written."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from dayfly.journal import Journal, Signer
+from tests.cli.leftovers import Dayfly
+
+ANNA, BERT = "a" * 32, "b" * 32
+
+
+@pytest.fixture
+def home(data: Path) -> Path:
+    """The server's directory, with two sandboxes in its journal: one that lives, one that has ended."""
+    directory = data / "server"
+    directory.mkdir(mode=0o700)
+    with closing(Journal(directory / "journal.db", Signer.load(directory / "journal.key"))) as journal:
+        for chain, tenant in ((ANNA, "anna"), (BERT, "bert")):
+            facts = {"conversation": "c\x1b[31m", "template": None, "policy": {"image": "data"}}
+            journal.append(chain, "sandbox.opened", facts, tenant=tenant)
+        journal.append(
+            ANNA, "execution.started", {"number": 1}, tenant="anna", contents={"code": b"print(1)\n# \x1b[2J"}
+        )
+        journal.append(ANNA, "execution.ended", {"outcome": "ok"}, tenant="anna", contents={"stdout": b"1\n"})
+        journal.append(BERT, "sandbox.ended", {"reason": "stopped"}, tenant="bert").result(5)
+    return directory
+
+
+def tamper(home: Path, statement: str) -> None:
+    with closing(sqlite3.connect(home / "journal.db")) as connection, connection:
+        for trigger in ("entries_stay", "entries_remain"):
+            connection.execute(f"DROP TRIGGER {trigger}")
+        connection.execute(statement)
+
+
+def test_what_was_written_is_verified(home: Path, dayfly: Dayfly) -> None:
+    done = dayfly("journal", "verify")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "7 entries in 3 chains" in done.stderr
+
+
+def test_a_change_is_found_and_told_with_its_place(home: Path, dayfly: Dayfly) -> None:
+    tamper(home, f"UPDATE entries SET kind = 'harmless' WHERE chain = '{ANNA}' AND number = 2")
+    done = dayfly("journal", "verify")
+    assert done.returncode == 1
+    assert f"{ANNA} 2:" in done.stdout
+
+
+def test_an_end_that_was_cut_off_with_its_heads_shows_against_exported_ones(
+    home: Path, dayfly: Dayfly, tmp_path: Path
+) -> None:
+    kept = tmp_path / "heads.jsonl"
+    kept.write_text(dayfly("journal", "heads").stdout)
+    assert dayfly("journal", "verify", "--heads", kept).returncode == 0
+    with closing(Journal(home / "journal.db", Signer.load(home / "journal.key"))) as journal:
+        journal.append(ANNA, "sandbox.ended", {"reason": "stopped"}).result(5)
+    later = tmp_path / "later.jsonl"
+    later.write_text(dayfly("journal", "heads").stdout)
+    assert dayfly("journal", "verify", "--heads", kept).returncode == 0, "it has grown since"
+    tamper(home, f"DELETE FROM entries WHERE chain = '{ANNA}' AND number = 4")
+    done = dayfly("journal", "verify", "--heads", later)
+    assert done.returncode == 1
+    assert ANNA in done.stdout
+
+
+def test_heads_that_another_key_signed_are_refused(home: Path, dayfly: Dayfly, tmp_path: Path) -> None:
+    kept = tmp_path / "heads.jsonl"
+    kept.write_text(dayfly("journal", "heads").stdout)
+    (home / "journal.key").unlink()
+    done = dayfly("journal", "verify", "--heads", kept)
+    assert done.returncode == 2
+    assert "not the one that signed" in done.stderr
+
+
+@pytest.mark.parametrize("text", ["", "nothing", '{"public_key": "00"}', '{"public_key": 1}\n', "\x00"])
+def test_a_file_that_holds_no_heads_is_refused(home: Path, dayfly: Dayfly, tmp_path: Path, text: str) -> None:
+    other = tmp_path / "other"
+    other.write_text(text)
+    done = dayfly("journal", "verify", "--heads", other)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+
+
+def test_what_lives_is_listed_and_nothing_of_it_is_obeyed_by_a_terminal(home: Path, dayfly: Dayfly) -> None:
+    listed = dayfly("ps").stdout
+    assert ANNA in listed
+    assert BERT not in listed
+    assert "\x1b" not in listed
+    (row,) = [json.loads(line) for line in dayfly("ps", "--json").stdout.splitlines()]
+    assert (row["chain"], row["tenant"], row["facts"]["policy"]["image"]) == (ANNA, "anna", "data")
+
+
+def test_logs_show_code_and_output_safely(home: Path, dayfly: Dayfly) -> None:
+    shown = dayfly("logs", ANNA).stdout
+    assert "  code| print(1)" in shown
+    assert "  stdout| 1" in shown
+    assert "execution.ended outcome=ok" in shown
+    assert "\x1b" not in shown
+
+
+def test_entries_are_shown_and_exported(home: Path, dayfly: Dayfly) -> None:
+    assert "sandbox.ended" in dayfly("journal", "show", BERT).stdout
+    assert len(dayfly("journal", "tail", "-n", 2).stdout.splitlines()) == 3, "a line of titles"
+    rows = [json.loads(line) for line in dayfly("journal", "export").stdout.splitlines()]
+    assert [row["kind"] for row in rows if row["chain"] == ANNA] == [
+        "sandbox.opened",
+        "execution.started",
+        "execution.ended",
+    ]
+    assert rows == sorted(rows, key=lambda row: row["id"])
+
+
+def test_what_is_not_there_is_a_clear_error(home: Path, dayfly: Dayfly) -> None:
+    for command in (("journal", "show", "nobody"), ("logs", "nobody")):
+        done = dayfly(*command)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "knows of no" in done.stderr
+    os.remove(home / "journal.db")
+    done = dayfly("ps")
+    assert done.returncode == 2
+    assert "dayfly serve" in done.stderr

@@ -1,0 +1,102 @@
+"""A server that is killed at the worst moment: the next one clears everything away, and the journal says so."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.cli.leftovers import leftovers
+from tests.server.house import TINY
+from tests.server.test_serve import dayfly, environment, serving, with_key
+
+__all__ = ["environment"]
+
+Act = Callable[[httpx.Client, str], object]
+
+
+def executing(client: httpx.Client, sandbox: str) -> None:
+    client.post(f"/v1/sandboxes/{sandbox}/executions", json={"code": "while True: print('x' * 99)", "timeout": 60})
+
+
+def uploading(client: httpx.Client, sandbox: str) -> None:
+    def endless() -> Iterator[bytes]:
+        while True:
+            yield bytes(65536)
+
+    client.put(f"/v1/sandboxes/{sandbox}/files", params={"path": "/tmp/big"}, content=endless())
+
+
+def creating(client: httpx.Client, sandbox: str) -> None:
+    while True:
+        client.post("/v1/sandboxes", json={"policy": TINY})
+
+
+def destroying(client: httpx.Client, sandbox: str) -> None:
+    client.delete(f"/v1/sandboxes/{sandbox}")
+
+
+def kill_while(process: subprocess.Popen[str], client: httpx.Client, sandboxes: list[str], act: Act) -> None:
+    """SIGKILL the server while it is asked for this on all sandboxes."""
+    begun = threading.Barrier(len(sandboxes) + 1)
+
+    def one(sandbox: str) -> None:
+        begun.wait(30)
+        with suppress(httpx.HTTPError):
+            act(client, sandbox)
+
+    with ThreadPoolExecutor(len(sandboxes)) as pool:
+        asked = [pool.submit(one, sandbox) for sandbox in sandboxes]
+        begun.wait(30)
+        with suppress(httpx.HTTPError):
+            client.get("/v1/sandboxes")  # answered after some of it has begun
+        process.kill()
+        process.wait(30)
+        for each in asked:
+            each.result(60)
+
+
+def kill_and_start_again(environment: dict[str, str], act: Act, count: int) -> None:
+    key = dayfly(environment, "keys", "create", "team").stdout
+    with (
+        serving(environment) as (process, url),
+        httpx.Client(base_url=url, headers=with_key(key), timeout=60) as client,
+    ):
+        made = [client.post("/v1/sandboxes", json={"policy": TINY}).json()["id"] for _ in range(count)]
+        listed = dayfly(environment, "ps", "--json").stdout
+        assert {json.loads(line)["chain"] for line in listed.splitlines()} == set(made)
+        kill_while(process, client, made, act)
+    data = Path(environment["DAYFLY_DATA"])
+    with (
+        serving(environment) as (process, url),
+        httpx.Client(base_url=url, headers=with_key(key), timeout=60) as client,
+    ):
+        assert leftovers(data) == []
+        assert dayfly(environment, "ps").stdout == ""
+        assert client.get("/v1/sandboxes").json() == {"sandboxes": []}
+        assert client.post("/v1/sandboxes", json={"policy": TINY}).status_code == 201
+        assert dayfly(environment, "journal", "verify").returncode == 0
+    for sandbox in made:
+        *_, last = dayfly(environment, "journal", "show", sandbox, "--json").stdout.splitlines()
+        told = json.loads(last)
+        assert told["kind"] == "sandbox.ended"
+        if act is not destroying:
+            assert told["facts"]["reason"] == "boundary_lost"
+
+
+@pytest.mark.parametrize("act", [creating, executing, uploading, destroying])
+def test_after_a_sigkill_nothing_is_left_and_all_ends_are_marked(environment: dict[str, str], act: Act) -> None:
+    kill_and_start_again(environment, act, 3)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("act", [creating, executing, uploading, destroying])
+def test_after_a_sigkill_with_twenty_sandboxes(environment: dict[str, str], act: Act) -> None:
+    kill_and_start_again(environment, act, 20)
