@@ -67,7 +67,9 @@ ZONES = {
     "doctor": Zone(f"{NOUNS} paths runtime images boundaries.base", "asks boundaries, does not know them"),
     # lives
     "journal": Zone("spec errors", "what happened; knows nobody who makes it happen", third_party="cryptography"),
-    "sandbox": Zone(f"{NOUNS} wire boundaries.base", "one life over one cell, never over a concrete boundary"),
+    "sandbox": Zone(
+        f"{NOUNS} wire boundaries.base boundaries.snapshot", "one life over one cell, never over a concrete boundary"
+    ),
     "manager": Zone(f"{NOUNS} sandbox boundaries images agent_bundle runtime paths", "many lives"),
     "server": Zone(
         f"{NOUNS} paths journal manager",

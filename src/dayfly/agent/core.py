@@ -42,6 +42,7 @@ HANDLERS = {
     "tree.unpack": "dayfly.agent.trees:unpack",
     "port.connect": "dayfly.agent.ports:connect",
     "configure": "dayfly.agent.settings:configure",
+    "renew": "dayfly.agent.renewal:renew",
     "usage": "dayfly.agent.settings:usage",
 }
 """Operation -> "module:function". The function gets (agent, channel, params) and returns a Task, or None if it answered."""

@@ -46,6 +46,7 @@ class Loop:
         self._readers: dict[int, Callback] = {}
         self._writers: dict[int, Callback] = {}
         self._timers: list[Timer] = []  # a few hundred at most, so no heap
+        self._held_since: float | None = None  # a time of the clock at which time stands still
         self._soon: list[Callback] = []
         self._left: set[int] = set()  # descriptors that were not watched at some moment of this round
         self._running = False
@@ -105,6 +106,19 @@ class Loop:
         self._timers.append(timer)
         return timer
 
+    def hold_timers(self) -> None:
+        """Time stands still: no timer is due until ``release_timers``. Idempotent."""
+        if self._held_since is None:
+            self._held_since = time.monotonic()
+
+    def release_timers(self) -> None:
+        """Time goes on where it stood, however long that was: a snapshot may have lain on a disk for days."""
+        since, self._held_since = self._held_since, None
+        if since is not None:
+            passed = max(0.0, time.monotonic() - since)
+            for timer in self._timers:
+                timer.due += passed
+
     def call_soon(self, callback: Callback) -> None:
         """Call in the next round. For the next slice of long work."""
         self._soon.append(callback)
@@ -143,7 +157,7 @@ class Loop:
     def _serve_timers(self) -> float:
         """Call what is due; how many seconds to wait then, -1 for as long as it takes."""
         self._timers = [timer for timer in self._timers if timer.callback is not None]
-        if not self._timers:
+        if not self._timers or self._held_since is not None:
             return 0 if self._soon else -1
         now = time.monotonic()
         due = [timer for timer in self._timers if timer.due <= now]

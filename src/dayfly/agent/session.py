@@ -233,7 +233,9 @@ class Session:
             self.on_welcomed()
         elif isinstance(message, Quiesce):
             self.send(Quiesced(), CONTROL)
+            self._loop.hold_timers()
         elif isinstance(message, Resume):
+            self._loop.release_timers()
             held, self._held = self._held, []
             for late, number in held:
                 self.connection.send(late, number)

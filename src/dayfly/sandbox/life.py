@@ -18,7 +18,9 @@ from dayfly.sandbox.inside import Inside
 from dayfly.sandbox.link import Link, LinkLost
 from dayfly.sandbox.ports import PortCalls
 from dayfly.sandbox.processes import ProcessCalls
+from dayfly.sandbox.snapshot import SnapshotCalls, Suspended
 from dayfly.spec import EndReason, Enforcement, LimitReport, SandboxSpec, Usage
+from dayfly.wire.bookmark import Bookmark
 from dayfly.wire.errors import ProtocolError
 
 __all__ = ["Life"]
@@ -47,10 +49,10 @@ PROCESS_RESERVE = 4
 """Processes of the limit kept for the agent and its helpers."""
 
 
-class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls):
+class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, SnapshotCalls):
     """A live sandbox; implements ``dayfly.client.backend.Backend``. Made by ``open``; used on one event loop."""
 
-    def __init__(self, cell: Cell, spec: SandboxSpec, policy: Policy) -> None:
+    def __init__(self, cell: Cell, spec: SandboxSpec, policy: Policy, bookmark: Bookmark | None = None) -> None:
         now = asyncio.get_running_loop().time()
         self._cell = cell
         self._policy = policy
@@ -58,7 +60,7 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls):
         self._gone = asyncio.Event()
         self._deadlines = Deadlines(spec.limits, opened=now, last_call=now)
         self._silence: tuple[float, float, float] | None = None  # last heard, measured from, CPU seconds then
-        self._link = Link(cell.stream, self._link_lost)
+        self._link = Link(cell.stream, self._link_lost, bookmark)
         self._reports = (*cell.limits, *_host_reports(spec.limits))
         self._inside = Inside(self._link, spec.limits, self._reports, self)
         self._spare: asyncio.TimerHandle | None = None
@@ -84,6 +86,23 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls):
             await asyncio.shield(asyncio.ensure_future(life.kill(EndReason.CRASHED, "it did not start")))
             raise
         life._spare = asyncio.get_running_loop().call_later(FREEZE_SECONDS, cell.freeze)
+        return life
+
+    @classmethod
+    async def restore(
+        cls, boundary: Boundary, suspended: Suspended, spec: SandboxSpec, policy: Policy, *, keep_seeds: bool
+    ) -> Self:
+        """Go on from a snapshot, in a cell and with clocks of its own. With ``keep_seeds``, generators that code may have
+        seeded go on as they were; without, it is a spare and is frozen like one. Leaves nothing behind if it raises."""
+        cell = await boundary.restore(suspended.snapshot, spec)
+        life = cls(cell, spec, policy, suspended.bookmark)
+        try:
+            await life.go_on(suspended, spec.hostname, keep_seeds=keep_seeds)
+        except BaseException:
+            await asyncio.shield(asyncio.ensure_future(life.kill(EndReason.CRASHED, "it did not go on")))
+            raise
+        if not keep_seeds:
+            life._spare = asyncio.get_running_loop().call_later(FREEZE_SECONDS, cell.freeze)
         return life
 
     async def _greet(self, spec: SandboxSpec, separate: bool, env: Mapping[str, str], prestart: Sequence[str]) -> None:

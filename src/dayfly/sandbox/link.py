@@ -10,8 +10,9 @@ from typing import Any
 
 from dayfly.boundaries.base import CellStream
 from dayfly.wire import operations
+from dayfly.wire.bookmark import Bookmark
 from dayfly.wire.connection import HOST, PROTOCOL, Connection, Received
-from dayfly.wire.errors import ProtocolError, RemoteProtocolError
+from dayfly.wire.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from dayfly.wire.flow import MAX_CHANNELS
 from dayfly.wire.messages import (
     Cancel,
@@ -26,6 +27,9 @@ from dayfly.wire.messages import (
     Message,
     Ping,
     Pong,
+    Quiesce,
+    Quiesced,
+    Resume,
     Welcome,
 )
 from dayfly.wire.operations import Operation
@@ -84,6 +88,11 @@ class Call:
     def over(self) -> bool:
         """Whether the agent has answered, or the sandbox is gone."""
         return self._over or not self._link.is_open(self._number)
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether nobody will read on."""
+        return self._abandoned
 
     async def next(self) -> Message | None:
         self._give_back()
@@ -201,23 +210,39 @@ class Link:
     ``on_lost`` is called once, with an error if the agent broke the protocol and ``None`` if the stream just ended.
     """
 
-    def __init__(self, stream: CellStream, on_lost: Callable[[ProtocolError | None], None]) -> None:
-        self.last_heard = asyncio.get_running_loop().time()
+    def __init__(
+        self,
+        stream: CellStream,
+        on_lost: Callable[[ProtocolError | None], None],
+        bookmark: Bookmark | None = None,
+    ) -> None:
+        self._heard = asyncio.get_running_loop().time()
+        self._resting = False  # the agent has fallen silent because it was asked to
         self.facts: dict[str, Any] = {}
         self._stream = stream
         self._on_lost = on_lost
-        self._connection = Connection(HOST)
+        self._connection = Connection(HOST) if bookmark is None else Connection.continued(bookmark)
         self._calls: dict[int, Call] = {}
         self._channels = asyncio.Semaphore(MAX_CHANNELS)
         self._long = 0
         self._output = asyncio.Event()
         self._welcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._flowing = asyncio.Event()  # cleared from Quiesce to Resume
+        self._retired = asyncio.Event()  # a call has ended
+        self._turn: asyncio.Future[None] | None = None  # waits for the agent's Quiesced or Resume
+        if bookmark is None:
+            self._flowing.set()
         self._nonce = secrets.token_hex(16)
         self._lost = False
         self._tasks = [asyncio.ensure_future(self._read()), asyncio.ensure_future(self._write())]
 
     def __repr__(self) -> str:
         return f"<Link {'lost' if self._lost else 'up'} calls={len(self._calls)} {self._connection!r}>"
+
+    @property
+    def last_heard(self) -> float:
+        """A time of the loop: when the agent last spoke, or now if it is not to."""
+        return asyncio.get_running_loop().time() if self._resting else self._heard
 
     @property
     def busy(self) -> bool:
@@ -242,6 +267,7 @@ class Link:
             raise OperationFailed(operations.BUSY, f"{LONG_CALLS} runs, commands and watches are under way")
         await self._channels.acquire()
         try:
+            await self._flowing.wait()
             self.raise_if_lost()
             number = self._connection.open(operation.name, params)
         except BaseException:
@@ -252,8 +278,48 @@ class Link:
         self._output.set()
         return call
 
+    async def quiesce(self) -> Bookmark:
+        """Have the agent fall silent, with no byte under way in either direction; calls that come now wait for ``resume``.
+
+        Raises ``OperationFailed`` (busy) while calls are under way, and ``LinkLost``.
+        """
+        self.raise_if_lost()
+        wanted = [call for call in self._calls.values() if not call.abandoned]
+        if wanted or not self._flowing.is_set():
+            raise OperationFailed(operations.BUSY, f"{len(wanted) or 'other'} calls are under way")
+        self._flowing.clear()
+        while self._calls:  # the agent answers those too that nobody waits for any more
+            self._retired.clear()
+            await self._retired.wait()
+            self.raise_if_lost()
+        await self._take_turn(lambda: self.send(Quiesce()))
+        self._resting = True
+        try:
+            return self._connection.bookmark()
+        except LocalProtocolError as error:
+            raise RemoteProtocolError(f"the agent fell silent too early: {error}") from None
+
+    async def resume(self) -> None:
+        """Go on after ``quiesce``, or on the first stream of a link that was made with a bookmark. Raises ``LinkLost``."""
+        await self._take_turn(self._say_resume)
+        self._flowing.set()
+
+    def _say_resume(self) -> None:
+        self._heard, self._resting = asyncio.get_running_loop().time(), False
+        self._connection.resume()
+        self._output.set()
+
+    async def _take_turn(self, say: Callable[[], None]) -> None:
+        self.raise_if_lost()
+        self._turn = asyncio.get_running_loop().create_future()
+        say()
+        try:
+            await self._turn
+        finally:
+            self._turn = None
+
     def ping(self) -> None:
-        if not self._lost:
+        if not self._lost and self._flowing.is_set():
             self.send(Ping(0))
 
     # --- for Call -------------------------------------------------------------------------------------------------
@@ -291,7 +357,7 @@ class Link:
         error: ProtocolError | None = None
         try:
             while data := await self._stream.read(READ_SIZE):
-                self.last_heard = asyncio.get_running_loop().time()
+                self._heard = asyncio.get_running_loop().time()
                 for received in self._connection.receive(data):
                     self._dispatch(received)
                 self._wake_senders()  # acknowledgements make room too
@@ -314,8 +380,14 @@ class Link:
                 self._retire(received.channel)
         elif isinstance(message, Welcome):
             self._greeted(message)
+        elif isinstance(message, (Quiesced, Resume)):
+            self._turned()
         elif not isinstance(message, (Pong, Goodbye)):
             raise RemoteProtocolError(f"{type(message).__name__} is not expected now")
+
+    def _turned(self) -> None:
+        if self._turn is not None and not self._turn.done():
+            self._turn.set_result(None)
 
     def _greeted(self, message: Welcome) -> None:
         if message.nonce != self._nonce:
@@ -328,6 +400,7 @@ class Link:
         call = self._calls.pop(number)
         self._long -= call.long
         self._channels.release()
+        self._retired.set()
 
     async def _write(self) -> None:
         try:
@@ -354,6 +427,10 @@ class Link:
         if not self._welcome.done():
             self._welcome.set_exception(LinkLost())
             self._welcome.exception()  # seen: nobody may be waiting
+        if self._turn is not None and not self._turn.done():
+            self._turn.set_exception(LinkLost())
+        self._flowing.set()  # whoever waits to open a channel hears of it, or for others to end
+        self._retired.set()
         for call in list(self._calls.values()):
             self._channels.release()
             call.wake()

@@ -6,16 +6,17 @@ It isolates nothing. It exists so that the host's side can be shown every move a
 from __future__ import annotations
 
 import asyncio
+import copy
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from dayfly.boundaries.base import CellEnd, Guarantees, ProbeReport
 from dayfly.boundaries.snapshot import Snapshot
-from dayfly.errors import BoundaryUnusable
 from dayfly.spec import EndReason, Image, LimitReport, SandboxSpec, Usage
 from dayfly.wire.connection import AGENT, PROTOCOL, Connection, Received
-from dayfly.wire.messages import Event, Fail, Finish, Hello, Message, Open, Welcome
+from dayfly.wire.messages import Event, Fail, Finish, Hello, Message, Open, Quiesce, Quiesced, Welcome
 
 __all__ = ["Asked", "MemoryStream", "ScriptedAgent", "ScriptedBoundary", "ScriptedCell", "scripted_spec"]
 
@@ -98,10 +99,21 @@ class Asked:
 
 
 class ScriptedAgent:
-    """Speaks the protocol as the agent; ``script`` is called for every operation. Without one it is silent."""
+    """Speaks the protocol as the agent; ``script`` is called for every operation. Without one it is silent.
 
-    def __init__(self, stream: MemoryStream, script: Script | None, *, greets: bool = True) -> None:
-        self.connection = Connection(AGENT)
+    With ``quiets`` it falls silent when it is asked to. ``connection`` is where one left off that it is a copy of.
+    """
+
+    def __init__(
+        self,
+        stream: MemoryStream,
+        script: Script | None,
+        *,
+        greets: bool = True,
+        connection: Connection | None = None,
+    ) -> None:
+        self.connection = connection or Connection(AGENT)
+        self.quiets = True
         self.stream = stream
         self.options: dict[str, Any] = {}
         self.facts: dict[str, Any] = {"python": "3.11", "languages": ["python", "bash"], "pid": 1}
@@ -124,6 +136,9 @@ class ScriptedAgent:
             self.options = message.options
             if self._greets:
                 self.connection.send(Welcome(PROTOCOL, message.nonce, self.facts))
+        elif isinstance(message, Quiesce):
+            if self.quiets:
+                self.connection.send(Quiesced())
         elif isinstance(message, Open):
             asked = self._asked[received.channel] = Asked(self, received.channel, message.op, message.params)
             if self._script is not None:
@@ -149,13 +164,17 @@ class ScriptedAgent:
 class ScriptedCell:
     """A ``Cell`` over a ``ScriptedAgent``. ``die`` is the boundary's word that it ended by itself."""
 
-    def __init__(self, spec: SandboxSpec, agent: ScriptedAgent, stream: MemoryStream) -> None:
+    def __init__(
+        self, spec: SandboxSpec, agent: ScriptedAgent, stream: MemoryStream, saved: dict[Path, Connection]
+    ) -> None:
         self.id = spec.id
         self.stream = stream
         self.agent = agent
         self.cpu_seconds = 0.0
         self.frozen = False
         self.kills: list[tuple[EndReason, str]] = []
+        self.before_snapshot: Callable[[], Awaitable[None]] | None = None
+        self._saved = saved
         self._end: CellEnd | None = None
         self._gone = asyncio.Event()
         self._running = asyncio.ensure_future(agent.run())
@@ -193,7 +212,12 @@ class ScriptedCell:
         self.frozen = False
 
     async def snapshot(self, directory: Path) -> Snapshot:
-        raise BoundaryUnusable("a scripted cell takes no snapshots")
+        """Keeps where the agent's connection stands, in this process only; ``directory`` is made and stays empty."""
+        if self.before_snapshot is not None:
+            await self.before_snapshot()
+        os.mkdir(directory)  # noqa: PTH102
+        self._saved[directory] = copy.deepcopy(self.agent.connection)
+        return Snapshot(directory, {})
 
     def usage(self) -> Usage:
         return Usage(cpu_seconds=self.cpu_seconds)
@@ -213,6 +237,7 @@ class ScriptedBoundary:
         separate_user=False,
         dies_with_host_process=True,
         freeze=True,
+        snapshot=True,
         limits={},
         trusted_for="nothing",
     )
@@ -221,17 +246,21 @@ class ScriptedBoundary:
         self.cell: ScriptedCell
         self._script = script
         self._greets = greets
+        self._saved: dict[Path, Connection] = {}
 
     def probe(self) -> ProbeReport:
         return ProbeReport(usable=True)
 
     async def open(self, spec: SandboxSpec) -> ScriptedCell:
         host, inside = MemoryStream.pair()
-        self.cell = ScriptedCell(spec, ScriptedAgent(inside, self._script, greets=self._greets), host)
+        self.cell = ScriptedCell(spec, ScriptedAgent(inside, self._script, greets=self._greets), host, self._saved)
         return self.cell
 
     async def restore(self, snapshot: Snapshot, spec: SandboxSpec) -> ScriptedCell:
-        raise BoundaryUnusable("a scripted cell takes no snapshots")
+        host, inside = MemoryStream.pair()
+        connection = copy.deepcopy(self._saved[snapshot.directory])
+        self.cell = ScriptedCell(spec, ScriptedAgent(inside, self._script, connection=connection), host, self._saved)
+        return self.cell
 
     def identity(self, spec: SandboxSpec) -> Mapping[str, str]:
         return {}

@@ -23,6 +23,15 @@ class Channels:
     def __len__(self) -> int:
         return len(self._open)
 
+    @property
+    def following(self) -> int:
+        """The number of the next channel that is opened here."""
+        return self._next
+
+    @following.setter
+    def following(self, number: int) -> None:
+        self._next = number
+
     def get(self, number: int) -> Channel | None:
         return self._open.get(number)
 

@@ -8,6 +8,7 @@ raises ``LocalProtocolError`` has changed nothing.
 from __future__ import annotations
 
 from dayfly.wire import channels, flow
+from dayfly.wire.bookmark import Bookmark
 from dayfly.wire.control import PROTOCOL, Control
 from dayfly.wire.delivery import Ledger
 from dayfly.wire.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
@@ -35,6 +36,7 @@ from dayfly.wire.messages import (
     Open,
     Ping,
     Pong,
+    Quiesced,
     Resume,
     Row,
     decode,
@@ -111,6 +113,25 @@ class Connection:
     def held(self) -> int:
         """Bytes held here: an incomplete frame, and what was sent and not acknowledged. Never above ``MAX_HELD``."""
         return len(self._reader) + self._ledger.unacked
+
+    def bookmark(self) -> Bookmark:
+        """Where it stands, between Quiesced and Resume. Raises ``LocalProtocolError`` while a channel is open: what is under
+        way on one cannot be written down."""
+        if self.state != QUIESCED or self.role != HOST:
+            raise LocalProtocolError(f"no bookmark of the {self.role} in state {self.state}")
+        if len(self._channels) or self._ledger.unacked or self._control.pings:
+            raise LocalProtocolError(f"{len(self._channels)} channels are open, or something is not acknowledged")
+        return Bookmark(self.epoch, self._ledger.sent, self._ledger.received, self._channels.following)
+
+    @classmethod
+    def continued(cls, bookmark: Bookmark) -> Connection:
+        """The host's side, detached at ``bookmark``: ``resume`` takes it up on a new stream."""
+        connection = cls(HOST)
+        connection.state = DETACHED
+        connection.epoch = bookmark.epoch
+        connection._ledger.start_at(bookmark.sent, bookmark.received)
+        connection._channels.following = bookmark.channel
+        return connection
 
     # --- what the peer sent -------------------------------------------------------------------------------------
 
@@ -201,6 +222,8 @@ class Connection:
         if row.control != (channel == CONTROL):
             raise LocalProtocolError(f"{row.cls.__name__} on channel {channel}")
         payload = encode(message)
+        if row.cls is Quiesced:
+            self._say_what_is_due()  # so that the host has nothing to wait for
         if self._count(row, message, channel, len(payload)):
             self.state = state
             self._ledger.emit(row, channel, message.stream if isinstance(message, Eof) else 0, payload)

@@ -34,6 +34,11 @@ class Ledger:
         self._ack_told = 0
         self._bytes_since_ack = 0
 
+    def start_at(self, sent: int, received: int) -> None:
+        """Go on, in a new ledger, where another one had nothing left to deliver."""
+        self.sent = self._handed = sent
+        self.received = self._ack_told = received
+
     def emit(
         self, row: Row, number: int, stream: int, payload: bytes | memoryview, channel: flow.Channel | None = None
     ) -> None:

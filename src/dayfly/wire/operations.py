@@ -145,6 +145,12 @@ CONFIGURE = Operation(
     "configure",  # personalise: environment of everything started from now on; limits can only tighten
     {"env": dict, "limits": dict, "hostname": MAYBE_STR},
 )
+RENEW = Operation(
+    "renew",  # after a restore: what user space has drawn at random, and the host name
+    # keep_seeds: generators that code may have seeded go on as they were (a fork of somebody's sandbox)
+    {"hostname": str, "keep_seeds": bool},
+    finish={"renewed": list, "kept": list, "unanswered": list},  # of text; unanswered: contexts
+)
 USAGE = Operation("usage", {}, finish={"processes": int, "cpu_seconds": NUMBER, "memory": int})  # claims
 
 OPERATIONS = {
@@ -153,7 +159,7 @@ OPERATIONS = {
         EXECUTE, CONTEXT_LIST, CONTEXT_REMOVE, CONTEXT_PREPARE,
         PROCESS_START, PROCESS_CONNECT, PROCESS_LIST, PROCESS_SIGNAL,
         FILE_READ, FILE_WRITE, FILE_STAT, FILE_LIST, FILE_MKDIR, FILE_RENAME, FILE_REMOVE, FILE_WATCH,
-        TREE_PACK, TREE_UNPACK, PORT_CONNECT, CONFIGURE, USAGE,
+        TREE_PACK, TREE_UNPACK, PORT_CONNECT, CONFIGURE, RENEW, USAGE,
     )
 }  # fmt: skip
 

@@ -51,6 +51,9 @@ class Launch:
 class Codec:
     """Records with JSON, which Python and node speak. One codec serves one kernel."""
 
+    renews = False
+    """Whether the driver can draw its random state anew (see ``renewal``)."""
+
     takes_environment = False
     """Whether a request may bring a new environment (see ``Kernel.send``)."""
 
@@ -86,6 +89,10 @@ class Codec:
             record["settle"] = True
             self.interrupted = False
         return encode(record)
+
+    def renewal(self, keep_seeds: bool) -> bytes:
+        """The bytes that make the driver do so; it answers with a record "renewed"."""
+        return encode({"renew": {"keep_seeds": keep_seeds}})
 
     def wanted(self) -> int:
         return self._reader.wanted()

@@ -49,6 +49,7 @@ class Context(Owner):
         self._held_size = 0
         self._prepares: list[Channel] = []
         self._removed = False
+        self._on_renewed: Callable[[list[str], list[str]], None] | None = None
 
     # --- runs -----------------------------------------------------------------------------------------------------
 
@@ -135,6 +136,8 @@ class Context(Owner):
         elif "display" in record:
             if self.current is not None:
                 self._show(self.current, record["display"])  # type: ignore[arg-type]
+        elif "renewed" in record:
+            self._renewed(record)
         elif self.current is not None and record["done"] == self.current.number and self.current.answer is None:
             self.current.done(record)
         else:
@@ -146,6 +149,26 @@ class Context(Owner):
             if pipe.fd >= 0 and pipe.left and execution.room():
                 pipe.read()
         execution.show(display)
+
+    def renew(self, keep_seeds: bool, on_renewed: Callable[[list[str], list[str]], None]) -> None:
+        """Have the live kernel draw its random state anew; ``on_renewed`` gets what it did, and what it left."""
+        assert self.kernel is not None
+        self._on_renewed = on_renewed
+        self.kernel.renew(keep_seeds)
+
+    def _renewed(self, record: dict[str, object]) -> None:
+        told, self._on_renewed = self._on_renewed, None
+        if told is None:
+            raise_bad("an answer to a renewal that nobody asked for")
+        else:
+            told(record["renewed"], record["kept"])  # type: ignore[arg-type]
+
+    def replace(self) -> None:
+        """Another kernel in the place of one that ran nothing yet. Raises ``Refused``."""
+        if self.kernel is not None:
+            self.kernel.kill()
+            self.kernel = None
+        self.prepare(None)
 
     def _ready(self) -> None:
         assert self.kernel is not None
@@ -160,6 +183,8 @@ class Context(Owner):
             kernel.close_pipes()
             return
         self._fail_prepares(f"the {self.language} kernel ended while it started")
+        if self._on_renewed is not None:
+            self._renewed({"renewed": [], "kept": []})
         if self.current is not None:
             self.current.died(status)
         if self.kernel is kernel:
@@ -272,6 +297,9 @@ class Contexts:
         if context is None:
             raise Refused(NO_SUCH_CONTEXT, f"no context {name!a:.200}")
         return context
+
+    def all(self) -> list[Context]:
+        return list(self._by_name.values())
 
     def describe(self) -> list[dict[str, object]]:
         return [context.describe() for context in self._by_name.values()]

@@ -157,6 +157,15 @@ class Kernel:
         self._unwritten += self._codec.request(run, code, cap, environment)
         self._writable()
 
+    @property
+    def renews(self) -> bool:
+        return self._codec.renews
+
+    def renew(self, keep_seeds: bool) -> None:
+        """Have it draw its random state anew; the answer is a record."""
+        self._unwritten += self._codec.renewal(keep_seeds)
+        self._writable()
+
     def _writable(self) -> None:
         try:
             while self._unwritten and self._control >= 0:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 class PythonCodec(Codec):
     takes_environment = True
+    renews = True
 
     def start(self, launch: Launch) -> Child:
         control, environment, home = launch.control, launch.environment, launch.supervisor.home

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from dayfly.agent.kernels import failure, interpreter
+from dayfly.agent.kernels import failure, generators, interpreter
 from dayfly.agent.kernels.link import Interrupts, Link
 from dayfly.agent.kernels.plain import PlainKernel
 from dayfly.agent.kernels.publisher import Publisher
@@ -59,6 +59,9 @@ class Driver:
             request = self.link.receive()
             if request is None:
                 return
+            if "renew" in request:
+                self.link.send(generators.renew(request["renew"]["keep_seeds"]))  # type: ignore[index]
+                continue
             self.link.send(self.execute(request))
             self._mend()  # after the answer, while nobody waits: 30 us of system calls
 

@@ -24,6 +24,9 @@ LIMITS = ("memory", "processes", "disk", "shm", "open_files")
 MAX_TYPES = 32
 """MIME types in one bundle; IPython's richest objects have about ten."""
 
+MAX_RENEWED = 32
+"""Names of generators in one answer; there are six."""
+
 MAX_NAME, MAX_VALUE, MAX_TRACEBACK = 256, 8 * 1024, 48 * 1024
 """Characters of an error's parts. Escaped at the worst (12 bytes each) they fit in one frame of 1 MiB."""
 
@@ -92,12 +95,12 @@ def parse(payload: bytes) -> object:
 
 
 def check(record: object) -> dict[str, object]:
-    """``record`` if it has one of the three shapes that a driver may send. Raises ``BadRecord``."""
+    """``record`` if it has one of the four shapes that a driver may send. Raises ``BadRecord``."""
     if isinstance(record, dict):
         for name, shape in _SHAPES.items():
             if name in record:
                 _check_fields(record, shape, name)
-                _FURTHER[name](record[name] if name != "done" else record)
+                _FURTHER[name](record if len(shape) > 1 else record[name])
                 return record
     raise BadRecord("a record of no known kind")
 
@@ -121,6 +124,7 @@ _SHAPES: dict[str, dict[str, tuple[type, ...]]] = {
         "limit": (str, _NONE),
         "exit_code": (int, _NONE),
     },
+    "renewed": {"renewed": (list,), "kept": (list,)},
 }
 _DISPLAY: dict[str, tuple[type, ...]] = {"data": (dict,), "metadata": (dict,), "main": (bool,), "omitted": (int,)}
 _ERROR: dict[str, tuple[type, ...]] = {"name": (str,), "value": (str,), "traceback": (str,)}
@@ -157,7 +161,14 @@ def _check_done(record: object) -> None:
         record["error"] = clip_error(error["name"], error["value"], error["traceback"])
 
 
-_FURTHER = {"ready": _check_ready, "display": _check_display, "done": _check_done}
+def _check_renewed(record: object) -> None:
+    assert isinstance(record, dict)
+    for names in (record["renewed"], record["kept"]):
+        if len(names) > MAX_RENEWED or any(type(name) is not str or len(name) > MAX_NAME for name in names):
+            raise BadRecord("renewed with other things than a few names")
+
+
+_FURTHER = {"ready": _check_ready, "display": _check_display, "done": _check_done, "renewed": _check_renewed}
 
 
 def is_json_type(name: str) -> bool:
