@@ -186,6 +186,29 @@ async def test_what_is_kept_is_bounded_and_says_what_is_forgotten(monkeypatch: p
     assert log.size <= 200
 
 
+def test_kept_runs_are_bounded_in_number_and_the_oldest_are_forgotten(
+    client: httpx.Client, server: House, sandbox: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "MOST_RUNS", 2)
+    monkeypatch.setattr(running, "MOST_UNDER_WAY", 1)
+    paths = []
+    for number in range(4):
+        body = {"code": str(number), "on_disconnect": "keep"}
+        with client.stream("POST", f"{sandbox}/executions", json=body, headers=NDJSON) as answer:
+            got = list(events(answer))
+            paths.append(f"{sandbox}/executions/{got[0]['id']}")
+    assert [client.get(path).status_code for path in paths][2:] == [200, 200]
+    assert client.get(paths[0]).json()["error"]["code"] == "no_such_execution"
+    with client.stream(
+        "POST", f"{sandbox}/executions", json={"code": WAITING, "on_disconnect": "keep"}, headers=NDJSON
+    ) as answer:
+        first = next(events(answer))
+        body = {"code": "1", "on_disconnect": "keep"}
+        with client.stream("POST", f"{sandbox}/executions", json=body, headers=NDJSON) as refused:
+            assert [one["error"]["code"] for one in events(refused)] == ["busy_error"]
+        client.post(f"{sandbox}/executions/{first['id']}/interrupt")
+
+
 def test_two_readers_of_a_kept_run_both_get_all(client: httpx.Client, server: House, sandbox: str) -> None:
     body = {"code": "import time; time.sleep(0.3); print('end')", "on_disconnect": "keep"}
     with client.stream("POST", f"{sandbox}/executions", json=body, headers=NDJSON) as answer:

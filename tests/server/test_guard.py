@@ -106,6 +106,22 @@ def test_what_is_malformed_is_told_in_the_documented_form(client: httpx.Client) 
     assert client.put("/v1/sandboxes").json()["error"]["code"] == "wrong_method"
 
 
+def test_a_mistake_of_ours_is_told_without_what_it_was_about(
+    server: House, client: httpx.Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(tenant: str) -> None:
+        raise ValueError("secret value")
+
+    monkeypatch.setattr(server.services.tenants, "usage", broken)
+    answer = client.get("/v1/usage")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal_error")
+    told = [record.facts for record in caplog.records if record.getMessage() == "internal error"]  # type: ignore[attr-defined]
+    assert (told[0]["error"], "test_guard.py" in told[0]["place"]) == ("ValueError", True)
+    assert "secret value" not in answer.text + caplog.text
+    monkeypatch.undo()
+    assert client.get("/v1/usage").status_code == 200
+
+
 def test_answers_are_harmless_in_a_browser(client: httpx.Client) -> None:
     for path in ("/healthz", "/v1/usage", "/v1/nothing"):
         headers = client.get(path).headers

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
-from dayfly.errors import DayflyError, InputError
+from dayfly.errors import BusyError, DayflyError, InputError
 from dayfly.limits import MIB
 from dayfly.manager import Registration
 from dayfly.server.answers import json_bytes
@@ -26,11 +26,14 @@ __all__ = ["Executions", "Log", "Run"]
 KEPT_SECONDS = 3600.0
 """How long the events of a kept run can be read after its end."""
 
-MOST_OF_RUN = 32 * MIB
-"""Bytes of one run's events: 4 MiB of output, the default cap, even if every byte of it needs an escape."""
+MOST_OF_RUN = 8 * MIB
+"""Bytes of one run's events: 4 MiB of output, the default cap, and what is around it."""
+
+MOST_UNDER_WAY = 32
+"""Kept runs of one tenant that go on at a time."""
 
 MOST_OF_TENANT = 256 * MIB
-"""Bytes of all kept events of one tenant."""
+"""Bytes of the events of one tenant's kept runs that have ended: as much as those under way may have."""
 
 MOST_RUNS = 1000
 """Kept runs of one tenant that have ended."""
@@ -165,11 +168,18 @@ class Executions:
         return len(self._runs)
 
     def begin(self, registration: Registration, body: ExecutionBody, target: Target, metrics: Metrics) -> Run:
-        """Start a run. It is known by its id until it is over; one with a ``Log``, for an hour longer."""
+        """Start a run. It is known by its id until it is over; one with a ``Log``, for an hour longer.
+
+        Raises ``BusyError``.
+        """
+        if (
+            isinstance(target, Log)
+            and sum(not log.over for _, log in self._kept(registration.tenant)) >= MOST_UNDER_WAY
+        ):
+            raise BusyError(f"{MOST_UNDER_WAY} kept runs are under way", remedy="try again when one of them has ended")
         run = Run(registration, body, target, metrics)
         self._runs[run.sandbox, run.id] = run
         run.task.add_done_callback(lambda _: self._over(run))
-        self._bound(run.tenant)
         return run
 
     def keep(self, work: Coroutine[Any, Any, Execution]) -> asyncio.Task[Execution]:
@@ -199,15 +209,18 @@ class Executions:
     def _forget(self, run: Run) -> None:
         self._runs.pop((run.sandbox, run.id), None)
 
-    def _bound(self, tenant: str) -> None:
-        """Keep to the tenant's caps: whole runs that have ended go first, then the oldest events of those under way."""
-        kept = [
+    def _kept(self, tenant: str) -> list[tuple[Run, Log]]:
+        """The oldest first."""
+        return [
             (run, run.target) for run in self._runs.values() if run.tenant == tenant and isinstance(run.target, Log)
         ]
-        size, ended = sum(log.size for _, log in kept), sum(log.over for _, log in kept)
-        for run, log in kept:
-            if size <= MOST_OF_TENANT and ended <= MOST_RUNS:
+
+    def _bound(self, tenant: str) -> None:
+        """Forget the oldest of the tenant's runs that have ended, until the rest is within the caps."""
+        ended = [(run, log) for run, log in self._kept(tenant) if log.over]
+        size = sum(log.size for _, log in ended)
+        for number, (run, log) in enumerate(ended):
+            if size <= MOST_OF_TENANT and len(ended) - number <= MOST_RUNS:
                 return
-            if log.over:
-                self._forget(run)
-                size, ended = size - log.size, ended - 1
+            self._forget(run)
+            size -= log.size

@@ -92,6 +92,7 @@ def _settings(app: Asgi, configuration: Configuration) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=configuration.behind_proxy,
+        forwarded_allow_ips="127.0.0.1,::1",  # whatever the environment says
         limit_concurrency=configuration.connections,
         backlog=BACKLOG,
         timeout_graceful_shutdown=max(1, round(configuration.drain_seconds)),
