@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from io import StringIO
 from pathlib import Path
 
@@ -50,6 +51,18 @@ def test_a_whole_file(place: Path) -> None:
     assert found.caps_of("research").memory == 64 * GIB
     assert found.caps_of("anybody").sandboxes == 5
     assert (found.templates["data"].spares, found.templates["data"].policy.image) == (3, "data")
+
+
+def test_the_example_on_the_page_is_whole_and_loads(place: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "http.md").read_text("utf-8")
+    example = page.partition("```toml\n")[2].partition("```")[0]
+    found = load_configuration(written(place, example))
+    assert found.templates["data"].preload == ("pandas",)
+    for name in Configuration.model_fields:
+        assert re.search(rf"^#? ?(\[)?{name}\b", example, re.MULTILINE), f"{name} is missing"
+    defaults = load_configuration(None)
+    told = found.model_dump(exclude={"default_caps", "tenants", "templates"})
+    assert told == defaults.model_dump(exclude={"default_caps", "tenants", "templates"})
 
 
 def test_without_a_file_the_defaults_hold() -> None:
