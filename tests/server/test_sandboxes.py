@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -56,6 +58,19 @@ def test_a_request_that_is_made_twice_is_done_once(client: httpx.Client) -> None
     other = client.post("/v1/sandboxes", json={}, headers=key)
     assert other.status_code == 400, "the same key for another request"
     client.delete(f"/v1/sandboxes/{made[0].json()['id']}")
+
+
+def test_what_a_caller_asked_for_who_is_gone_is_not_left_behind(server: House) -> None:
+    body = json.dumps({"policy": TINY}).encode()
+    head = f"POST /v1/sandboxes HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.key('gone')}\r\n"
+    with socket.create_connection(("127.0.0.1", server.port)) as raw:
+        raw.sendall(f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        client = server.client("gone")
+        while client.get("/v1/usage").json()["sandboxes"] == 0:
+            pass
+    while client.get("/v1/usage").json()["sandboxes"]:
+        pass
+    assert [one["state"] for one in client.get("/v1/sandboxes").json()["sandboxes"]] in ([], ["ended"])
 
 
 def test_a_conversation_has_one_sandbox_and_another_tenants_has_another(server: House, client: httpx.Client) -> None:

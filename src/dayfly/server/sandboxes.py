@@ -6,6 +6,7 @@ import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path
+from fastapi.requests import Request
 
 from dayfly.errors import InputError, PolicyError, SandboxEnded
 from dayfly.manager import Registration
@@ -15,6 +16,7 @@ from dayfly.server.auth import Owned, Reader, Runner, Seen, Used
 from dayfly.server.bodies import EnvironmentBody, ExtendBody, OpeningBody, QuarantineBody, TokenBody
 from dayfly.server.errors import NoSuchTemplate
 from dayfly.server.services import HasServices, Services
+from dayfly.server.streams import unless_gone
 from dayfly.server.views import SandboxList, SandboxView, TokenMade, sandbox_view
 from dayfly.spec import Usage
 
@@ -28,15 +30,21 @@ Conversation = Annotated[str, Path(min_length=1, max_length=256)]
 
 @routes.post("/sandboxes", status_code=201, response_model=SandboxView)
 async def create(
-    caller: Runner, services: HasServices, body: OpeningBody | None = None, idempotency_key: IdempotencyKey = None
+    caller: Runner,
+    services: HasServices,
+    request: Request,
+    body: OpeningBody | None = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> Answer:
     """Make a sandbox. With the same Idempotency-Key the same tenant gets the same one again."""
     wanted = body or OpeningBody()
     policy = _policy(wanted, services)
     with services.metrics.opening(wanted.template):
-        made = await services.tenants.create(
+        making = services.tenants.create(
             caller.tenant, policy, env=wanted.env, template=wanted.template, idempotency_key=idempotency_key
         )
+        # without a key nobody could ever find what a caller who is gone has asked for
+        made = await (making if idempotency_key else unless_gone(request.receive, making))
     services.metrics.follow(made)
     return Answer(sandbox_view(made), 201)
 
