@@ -78,7 +78,7 @@ class FakeKernel:
         self.last_words: Any = None
         self._codec = codec
 
-    def send(self, *unused: object) -> None:
+    def send(self, *unused: object, silent: bool = False) -> None:
         """A cell."""
 
     def cpu_seconds(self) -> float:

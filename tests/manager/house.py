@@ -46,7 +46,8 @@ class Boundary(ScriptedBoundary):
 
 async def answer(asked: Asked) -> None:
     if asked.op == "execute":
-        await asked.data(ops.STDOUT, str(asked.params["code"]).encode("utf-8", "replace"))
+        if not asked.params.get("silent"):
+            await asked.data(ops.STDOUT, str(asked.params["code"]).encode("utf-8", "replace"))
         await asked.finish(**DONE)
     elif asked.op == "file.read":
         await asked.data(ops.STDOUT, str(asked.params["path"]).encode())

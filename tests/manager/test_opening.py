@@ -80,8 +80,7 @@ async def test_an_opening_that_is_cancelled_lets_go_of_the_image() -> None:
     images.may_go_on.clear()
     many = manager(images, Boundary())
     opening = asyncio.ensure_future(many.open(Policy()))
-    while not images.asked.is_set():
-        await asyncio.sleep(0.01)
+    await asyncio.to_thread(images.asked.wait, 10)
     opening.cancel()
     images.may_go_on.set()
     with pytest.raises(asyncio.CancelledError):

@@ -12,17 +12,26 @@ import pytest
 from dayfly.errors import BoundaryUnusable, PolicyError
 from dayfly.limits import Limits
 from dayfly.manager.recorded import RecordedLife
-from dayfly.manager.spares import FIRST_PAUSE, Spares
+from dayfly.manager.spares import FIRST_PAUSE, WARM_SECONDS, Spares
 from dayfly.manager.templates import Template, fits
 from dayfly.policy import Policy
 from dayfly.spec import EndReason
 from dayfly.testing.scripted import Asked, ScriptedBoundary, ScriptedCell, scripted_spec
+from tests.sandbox.living import DONE
 
 Script = Callable[[Asked], Any]
 
 
 async def honest(asked: Asked) -> None:
-    await asked.finish()
+    await asked.finish(**(DONE if asked.op == "execute" else {}))
+
+
+async def warming(asked: Asked) -> bool:
+    """Answer what a spare is asked before it is anybody's; whether this was it."""
+    mine = asked.op == "execute" or not asked.params["env"]
+    if mine:
+        await honest(asked)
+    return mine
 
 
 class Opener:
@@ -61,8 +70,9 @@ async def test_a_claim_gets_a_spare_with_its_own_policy_and_environment_and_anot
     configured: list[dict[str, Any]] = []
 
     async def script(asked: Asked) -> None:
-        configured.append(asked.params)
-        await asked.finish()
+        if not await warming(asked):
+            configured.append(asked.params)
+            await asked.finish()
 
     opener = Opener(script)
     async with kept(opener) as spares:
@@ -96,13 +106,13 @@ async def test_without_a_spare_there_is_none() -> None:
 
 async def test_a_spare_that_does_not_answer_is_destroyed_and_the_next_one_is_taken() -> None:
     async def script(asked: Asked) -> None:
-        if asked.agent is not opener.cells[0].agent:
+        if not await warming(asked) and asked.agent is not opener.cells[0].agent:
             await asked.finish()
 
     opener = Opener(script)
     async with kept(opener) as spares:
         await spares.full()
-        life = await spares.claim(Policy(), {})
+        life = await spares.claim(Policy(), {"A": "1"})
         assert life is not None
         assert opener.cells[0].kills == [(EndReason.CRASHED, "it did not answer when it was claimed")]
         assert opener.cells[1].kills == []
@@ -111,12 +121,13 @@ async def test_a_spare_that_does_not_answer_is_destroyed_and_the_next_one_is_tak
 
 async def test_a_cancelled_claim_leaves_no_sandbox_to_anybody() -> None:
     async def silent(asked: Asked) -> None:
-        await asyncio.sleep(1000)
+        if not await warming(asked):
+            await asyncio.sleep(1000)
 
     opener = Opener(silent)
     async with kept(opener, 1) as spares:
         await spares.full()
-        claim = asyncio.ensure_future(spares.claim(Policy(), {}))
+        claim = asyncio.ensure_future(spares.claim(Policy(), {"A": "1"}))
         await asyncio.sleep(0.1)
         claim.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -196,3 +207,53 @@ def test_a_spare_fits_what_differs_only_in_what_the_host_keeps(wanted: Policy, s
 def test_a_bad_template_is_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(PolicyError):
         Template(**{"name": "t", "policy": Policy(), **bad})
+
+
+# --- warming ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_spare_is_warmed_before_it_is_anybodys_and_frozen() -> None:
+    asked: list[tuple[str, object, object]] = []
+
+    async def script(one: Asked) -> None:
+        asked.append((one.op, one.params.get("code"), one.params.get("silent")))
+        await honest(one)
+
+    opener = Opener(script)
+    async with kept(opener, 1, preload=("json", "os.path")) as spares:
+        await spares.full()
+        code = "if __import__('json'): pass\nif __import__('os.path'): pass\n"
+        assert asked == [("execute", code, True), ("configure", None, None)]
+        assert opener.cells[0].frozen
+
+
+async def test_one_that_cannot_preload_is_no_spare_and_the_reason_is_told() -> None:
+    async def script(asked: Asked) -> None:
+        error = {"name": "ModuleNotFoundError", "value": "No module named 'x'", "traceback": ""}
+        await asked.finish(**(DONE | {"status": "error", "error": error} if asked.op == "execute" else {}))
+
+    opener = Opener(script)
+    async with kept(opener, 1, preload=("x",)) as spares:
+        await asyncio.sleep(FIRST_PAUSE / 2)
+        assert isinstance(spares.failure, PolicyError)
+        assert "No module named 'x'" in str(spares.failure)
+        assert (len(spares), opener.cells[0].kills != []) == (0, True)
+
+
+async def test_one_that_does_not_get_warm_is_ended_and_tried_again() -> None:
+    async def silent(asked: Asked) -> None:
+        await asyncio.sleep(1000)
+
+    opener = Opener(silent)
+    async with kept(opener, 1) as spares:
+        await asyncio.sleep(WARM_SECONDS + FIRST_PAUSE / 2)
+        assert isinstance(spares.failure, BoundaryUnusable)
+        assert opener.cells[0].kills
+        await asyncio.sleep(FIRST_PAUSE)
+        assert len(opener.cells) == 2
+
+
+@pytest.mark.parametrize("bad", ["", "a b", "a;b", "a..b", "1x", "os.", "x" + chr(10)])
+def test_what_is_preloaded_is_a_module(bad: str) -> None:
+    with pytest.raises(PolicyError, match="not a Python module"):
+        Template("t", Policy(), preload=(bad,))

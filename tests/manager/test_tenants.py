@@ -206,6 +206,7 @@ async def test_a_tenants_contents_can_be_erased_and_the_chain_still_verifies(hom
 
 async def test_while_the_journal_fails_nothing_begins_and_then_it_goes_on(home: House) -> None:
     mine = await home.tenants.create("anna", Policy())
+    assert home.told(mine.id)  # its beginning is on the disk
     home.journal._connection.execute("PRAGMA query_only = ON")  # as a full disk does: every commit fails
     await mine.life.execute("the first: nobody knows yet")
     home.journal.erase("nobody").exception(5)  # a barrier: all before it has been tried

@@ -11,13 +11,16 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
-from dayfly.errors import DayflyError
+from dayfly.errors import BoundaryUnusable, DayflyError, PolicyError
 from dayfly.manager.recorded import RecordedLife
-from dayfly.manager.templates import Template, fits
+from dayfly.manager.templates import Template, fits, preloading
 from dayfly.policy import Policy
 from dayfly.spec import EndReason
 
 __all__ = ["Spares"]
+
+WARM_SECONDS = 60.0
+"""For a spare's kernel to start and to import what the template preloads: pandas takes a second, on a full machine ten."""
 
 CLAIM_SECONDS = 2.0
 """For a spare to take on its policy and environment; it takes 1 ms. One that does not is not healthy."""
@@ -112,7 +115,7 @@ class Spares:
 
     async def _add(self) -> bool:
         try:
-            life = await self._open_spare(self._patient_policy())
+            life = await self._warm_one()
         except DayflyError as error:
             self.failure = error
             return False
@@ -121,6 +124,31 @@ class Spares:
         self._watching[life] = asyncio.ensure_future(self._watch(life))
         self._tell()
         return True
+
+    async def _warm_one(self) -> RecordedLife:
+        life = await self._open_spare(self._patient_policy())
+        try:
+            async with asyncio.timeout(WARM_SECONDS):
+                if "python" in life.languages:
+                    await self._warm(life)
+        except TimeoutError:
+            await life.close()
+            raise BoundaryUnusable(
+                f"a spare of {self.template.name!r} was not warm within {WARM_SECONDS:g} s",
+                remedy="see what the machine is busy with, or preload less",
+            ) from None
+        except BaseException:
+            await asyncio.shield(life.close())
+            raise
+        return life
+
+    async def _warm(self, life: RecordedLife) -> None:
+        error = await life.warm_up("python", preloading(self.template.preload))
+        if error is not None:
+            raise PolicyError(
+                f"the template {self.template.name!r} cannot preload: {error.name}: {error.value:.200}",
+                remedy="preload what the image has",
+            )
 
     def _patient_policy(self) -> Policy:
         """The template's, but for its clocks: they start at the claim. Spares are retired here, by age."""

@@ -201,7 +201,7 @@ def _execution(value: dict[str, Any], collector: _Collector, run: Run, duration:
         stdout=collector.out.text,
         stderr=collector.err.text,
         results=tuple(collector.results),
-        error=_error(value.get("error")),
+        error=error_of(value.get("error")),
         execution_count=max(0, value["count"]),
         exit_code=value.get("exit_code"),
         signal=value.get("signal"),
@@ -214,7 +214,8 @@ def _execution(value: dict[str, Any], collector: _Collector, run: Run, duration:
     )
 
 
-def _error(value: Any) -> ExecutionError | None:
+def error_of(value: Any) -> ExecutionError | None:
+    """What the agent says of an error, bounded; ``None`` for none."""
     if not isinstance(value, dict):
         return None
     name, text, traceback = (str(value.get(key, ""))[:MAX_ERROR_CHARS] for key in ("name", "value", "traceback"))

@@ -12,14 +12,15 @@ from dayfly.errors import BoundaryUnusable, InputError
 from dayfly.limits import Limits
 from dayfly.policy import Policy
 from dayfly.sandbox.deadlines import PING_SECONDS, Deadlines, Due
-from dayfly.sandbox.executions import ExecutionCalls
+from dayfly.sandbox.executions import ExecutionCalls, error_of
 from dayfly.sandbox.files import FileCalls
-from dayfly.sandbox.inside import Inside
+from dayfly.sandbox.inside import FAILURES, Inside
 from dayfly.sandbox.link import Link, LinkLost
 from dayfly.sandbox.ports import PortCalls
 from dayfly.sandbox.processes import ProcessCalls
 from dayfly.sandbox.snapshot import SnapshotCalls, Suspended
-from dayfly.spec import EndReason, Enforcement, LimitReport, SandboxSpec, Usage
+from dayfly.spec import EndReason, Enforcement, ExecutionError, LimitReport, SandboxSpec, Usage
+from dayfly.wire import operations
 from dayfly.wire.bookmark import Bookmark
 from dayfly.wire.errors import ProtocolError
 
@@ -119,6 +120,27 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, SnapshotCalls):
             raise BoundaryUnusable(f"the sandbox ended before its agent answered: {end.reason}: {end.detail}") from None
         except TimeoutError:
             raise BoundaryUnusable(f"the agent did not answer within {OPEN_SECONDS:g} s") from None
+
+    async def warm_up(self, language: str, code: str) -> ExecutionError | None:
+        """While it is nobody's: run ``code`` in the language's default kernel, which counts as unused after it, have
+        loaded inside what ``adopt`` needs, and freeze it.
+
+        Raises ``SandboxEnded`` and other public errors; it is good for nothing then.
+        """
+        try:
+            error = await self._run_silently(language, code)
+            await (await self._link.open(operations.CONFIGURE, {"env": {}, "limits": {}, "hostname": None})).answer()
+        except FAILURES as caught:
+            raise await self._inside.error(caught) from None
+        if self._spare is not None:  # nobody has called meanwhile
+            self._spare.cancel()
+            self._cell.freeze()
+        return error
+
+    async def _run_silently(self, language: str, code: str) -> ExecutionError | None:
+        params = {"context": language, "language": language, "code": code, "silent": True}
+        caps = {"cpu_seconds": self._inside.limits.run_cpu_seconds, "output": 0}
+        return error_of((await (await self._link.open(operations.EXECUTE, {**params, **caps})).answer()).get("error"))
 
     async def adopt(self, policy: Policy, env: Mapping[str, str]) -> None:
         """Make an unused sandbox somebody's own: their environment, limits and clocks, from now on. It answers, or raises.

@@ -69,7 +69,15 @@ STAT = {"name": str, "path": str, "kind": str, "size": int, "mode": int, "modifi
 EXECUTE = Operation(
     "execute",
     # context: name; made on first use. cpu_seconds, output: caps of this run, kept by the agent (output by the host again).
-    {"context": str, "language": str, "code": str, "cpu_seconds": NUMBER, "output": int},
+    # silent: nobody's run, before the sandbox is somebody's: it is not counted, and the kernel is as unused as before.
+    {
+        "context": str,
+        "language": str,
+        "code": str,
+        "cpu_seconds": NUMBER,
+        "output": int,
+        "silent": (bool, type(None)),
+    },
     # interrupt: SIGINT, and after ``grace`` seconds SIGKILL for what is left of the run.
     to_acceptor={"interrupt": {"grace": NUMBER}},
     finish={

@@ -75,7 +75,7 @@ class Context(Owner):
         problem = kernel.check(execution.code)
         if problem is not None:
             raise BadRequest(problem)
-        self._count += 1
+        self._count += not execution.silent
         held, self._held, self._held_size = self._held, [], 0
         execution.begin(kernel, self._count)
         for stream, data in held:

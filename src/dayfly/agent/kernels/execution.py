@@ -41,6 +41,7 @@ class Execution(Task):
         self.channel = channel
         self.code = str(params["code"])
         self.cap = max(0, int(params["output"]))  # type: ignore[call-overload]
+        self.silent = params.get("silent") is True
         self.number = 0
         self.stop: Stop | None = None
         self.answer: dict[str, object] | None = None  # the kernel's "done"
@@ -64,7 +65,7 @@ class Execution(Task):
         self.number = number
         self._meter = Meter(self._context, kernel, self._cpu_cap, self)
         self._memory_kills = self._context.memory_kills()
-        kernel.send(number, self.code, self.cap)
+        kernel.send(number, self.code, self.cap, silent=self.silent)
         self.code = ""
 
     @property

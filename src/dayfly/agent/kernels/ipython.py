@@ -56,18 +56,16 @@ class IPythonKernel:
         self._shell.display_trap.__enter__()
         self._cleanups = len(self._shell.input_transformers_cleanup)
         self._callbacks = len(self._shell.events.callbacks["post_execute"])
-        self._number = 0
 
-    def run(self, source: str, name: str) -> None:
+    def run(self, source: str, number: int) -> None:
         """Run one cell. Raises what it raises."""
         shell = self._shell
-        self._number += 1
-        shell.execution_count = self._number
+        shell.execution_count = number
         shell.shown = None
         shell.events.trigger("pre_execute")
         if shell.events.callbacks["pre_run_cell"]:
             shell.events.trigger("pre_run_cell", CellInfo(source))
-        self._executor.run(self._parse(source, name))
+        self._executor.run(self._parse(source, f"<cell {number}>"))
 
     def finish(self) -> None:
         """After the cell, still part of the run: figures are drawn here. Raises what magics and callbacks only showed."""

@@ -148,12 +148,12 @@ class Kernel:
         """Whether code that is to have ``environment`` can run here: a kernel that was used keeps the one it has."""
         return self.used or self._codec.takes_environment or self.environment == environment
 
-    def send(self, run: int, code: str, cap: int) -> None:
-        """Give it a cell. An unused kernel takes over the environment as it is now."""
+    def send(self, run: int, code: str, cap: int, *, silent: bool = False) -> None:
+        """Give it a cell. An unused kernel takes over the environment as it is now; a silent cell does not use it."""
         environment = None
         if not self.used and self.environment != self._supervisor.environment:
             environment = self.environment = dict(self._supervisor.environment)
-        self.used = True
+        self.used = self.used or not silent
         self._unwritten += self._codec.request(run, code, cap, environment)
         self._writable()
 

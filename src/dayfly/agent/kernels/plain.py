@@ -23,9 +23,9 @@ class PlainKernel:
         self._executor = Executor(namespace, self._show)
         builtins.display = self._display  # type: ignore[attr-defined]
 
-    def run(self, source: str, name: str) -> None:
+    def run(self, source: str, number: int) -> None:
         """Run one cell. Raises what it raises."""
-        self._executor.run(self._executor.parse(source, name))
+        self._executor.run(self._executor.parse(source, f"<cell {number}>"))
 
     def finish(self) -> None:
         """After the cell, however it ended, and still part of the run."""

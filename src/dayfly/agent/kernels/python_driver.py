@@ -80,7 +80,7 @@ class Driver:
         if "env" in request:
             interpreter.set_environment(request["env"])  # type: ignore[arg-type]
         interpreter.forbid_getpass(code)
-        outcome = self._guarded(code, f"<cell {run}>")
+        outcome = self._guarded(code, run)
         self._leave_if_forked()
         if sys.gettrace() is not None:  # before the answer: what they print at their end belongs to this run
             sys.settrace(None)
@@ -89,22 +89,22 @@ class Driver:
         self.streams.flush()
         return {"done": run, **outcome}
 
-    def _guarded(self, code: str, name: str) -> dict[str, object]:
+    def _guarded(self, code: str, run: int) -> dict[str, object]:
         """The outcome of a cell. An interrupt that comes as the cell ends is an interrupt; none comes after."""
         try:
             try:
                 self.interrupts.arm()
-                return self._outcome(code, name)
+                return self._outcome(code, run)
             finally:
                 self.interrupts.armed = False
         except BaseException as error:
             self.interrupts.armed = False
             return _failed(error, self.interrupts.fired, self.kernel.hidden)
 
-    def _outcome(self, code: str, name: str) -> dict[str, object]:
+    def _outcome(self, code: str, run: int) -> dict[str, object]:
         outcome = _OK
         try:
-            self.kernel.run(code, name)
+            self.kernel.run(code, run)
         except SystemExit as request:
             outcome = _exited(request)
         except BaseException as error:
