@@ -34,11 +34,11 @@ BINARY = {"schema": {"type": "string", "format": "binary"}}
 _RANGE = re.compile(r"bytes=(?:(\d{1,18})-(\d{0,18})|-(\d{1,18}))", re.ASCII)
 
 
-def _path(request: Request, path: Annotated[str, Query(min_length=1, max_length=4096)]) -> str:
+async def _path(request: Request, path: Annotated[str, Query(min_length=1, max_length=4096)]) -> str:
     return _raw(request, "path", path)
 
 
-def _after(request: Request, after: Annotated[str | None, Query(max_length=4096)] = None) -> str | None:
+async def _after(request: Request, after: Annotated[str | None, Query(max_length=4096)] = None) -> str | None:
     return None if after is None else _raw(request, "after", after)
 
 

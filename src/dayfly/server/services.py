@@ -42,7 +42,7 @@ class Services:
             self.tenants.journal.append(SERVER, kind, facts, tenant=tenant)
 
 
-def _services(connection: HTTPConnection) -> Services:
+async def _services(connection: HTTPConnection) -> Services:
     return cast(Services, connection.app.state.services)
 
 
