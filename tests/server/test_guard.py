@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pytest
@@ -48,8 +50,11 @@ async def judged(configuration: Configuration, **headers: str) -> int:
             sent.append(message["status"])  # type: ignore[arg-type]
 
     listed = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-    scope = {"type": "http", "method": "GET", "path": "/", "raw_path": b"/", "query_string": b"", "headers": listed}
-    await Guard(app, configuration)(scope, None, send)  # type: ignore[arg-type]
+    scope = {
+        "type": "http", "method": "GET", "path": "/healthz", "raw_path": b"/healthz", "query_string": b"", "headers": listed,
+    }  # fmt: skip
+    services: Any = SimpleNamespace(configuration=configuration)
+    await Guard(app, services)(scope, None, send)  # type: ignore[arg-type]
     return sent[0]
 
 
@@ -88,6 +93,13 @@ def test_a_large_body_is_refused_before_it_is_read_whole(server: House, client: 
         head = f"POST /v1/sandboxes HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n"
         raw.sendall(f"{head}Content-Type: application/json\r\nContent-Length: {10**12}\r\n\r\n".encode())
         assert b" 413 " in raw.recv(4096), "by its announced length"
+
+
+def test_who_shows_no_key_has_no_body_read(server: House) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as raw:
+        head = "POST /v1/sandboxes HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        raw.sendall(f"{head}Content-Length: 1000\r\n\r\n".encode())
+        assert b" 401 " in raw.recv(4096), "it is answered before any of its body has come"
 
 
 def test_what_is_malformed_is_told_in_the_documented_form(client: httpx.Client) -> None:

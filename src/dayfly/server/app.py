@@ -13,8 +13,9 @@ from fastapi.websockets import WebSocket
 from dayfly.errors import DayflyError, InputError
 from dayfly.server import executions, files, health, ports, processes, record, sandboxes, tenant
 from dayfly.server.answers import Answer
+from dayfly.server.asgi import Asgi
 from dayfly.server.errors import BodyTooLarge, NoSuchRoute, WrongMethod, error_body, error_headers
-from dayfly.server.guard import MAX_BODY, Asgi, Guard, internal_error
+from dayfly.server.guard import MAX_BODY, Guard, internal_error
 from dayfly.server.services import Services
 from dayfly.server.views import ErrorAnswer
 
@@ -54,7 +55,7 @@ def create_app(services: Services) -> Asgi:
         app.include_router(routes)
     _handle_errors(app)
     _describe_security(app)
-    return Guard(app, services.configuration)
+    return Guard(app, services)
 
 
 def _handle_errors(app: FastAPI) -> None:

@@ -10,11 +10,12 @@ from fastapi.requests import HTTPConnection
 
 from dayfly.errors import NoSuchSandbox
 from dayfly.manager import Registration
+from dayfly.server.asgi import Scope
 from dayfly.server.errors import NotAllowed, TooManyFailures, Unauthenticated
 from dayfly.server.keys import ADMIN, READ, RUN, SCOPES
 from dayfly.server.services import HasServices, Services
 
-__all__ = ["Administrator", "Caller", "Owned", "Reader", "Runner", "Seen", "Used", "caller_of"]
+__all__ = ["Administrator", "Caller", "Owned", "Reader", "Runner", "Seen", "Used", "authenticate", "remember"]
 
 
 @dataclass(frozen=True)
@@ -31,15 +32,18 @@ class Caller:
         return any(SCOPES.index(one) >= SCOPES.index(scope) for one in self.scopes)
 
 
-async def caller_of(connection: HTTPConnection, services: HasServices) -> Caller:
+def authenticate(connection: HTTPConnection, services: Services) -> Caller:
     """Raises ``Unauthenticated`` or ``TooManyFailures``."""
     scheme, _, secret = connection.headers.get("authorization", "").partition(" ")
     key = services.keys.check(secret.strip()) if scheme.lower() == "bearer" else None
     if key is None:
         raise _failure(connection, services)
-    caller = Caller(key.id, key.tenant, key.scopes, key.sandbox)
-    connection.state.caller = caller  # for the log
-    return caller
+    return Caller(key.id, key.tenant, key.scopes, key.sandbox)
+
+
+def remember(scope: Scope, caller: Caller) -> None:
+    """For the routes, and for the log."""
+    scope.setdefault("state", {})["caller"] = caller
 
 
 def _failure(connection: HTTPConnection, services: Services) -> Unauthenticated | TooManyFailures:
@@ -53,7 +57,14 @@ def _failure(connection: HTTPConnection, services: Services) -> Unauthenticated 
     return Unauthenticated("no valid key came with the request", remedy="send the header Authorization: Bearer dfk_...")
 
 
-Known = Annotated[Caller, Depends(caller_of)]
+async def _known(connection: HTTPConnection) -> Caller:
+    """Whom the guard has let in."""
+    caller = connection.state.caller
+    assert isinstance(caller, Caller)
+    return caller
+
+
+Known = Annotated[Caller, Depends(_known)]
 
 
 class _May:

@@ -14,10 +14,10 @@ from fastapi.responses import Response
 
 from dayfly.errors import DayflyError
 from dayfly.server.answers import Answer
+from dayfly.server.asgi import Receive, Scope, Send
 from dayfly.server.auth import Used
 from dayfly.server.bodies import MkdirBody, RemoveBody, RenameBody
 from dayfly.server.errors import ClientGone, RangeUnsatisfiable
-from dayfly.server.guard import Receive, Scope, Send
 from dayfly.server.sandboxes import ensure_live
 from dayfly.server.streams import NDJSON, Lines, Stream, body_of, unless_gone
 from dayfly.server.views import FileList, MadeDirectory, Removed, Unpacked, Written

@@ -1,4 +1,5 @@
-"""What is looked at before anything else: names, pages, lengths. And what every answer says to a browser that gets it.
+"""What is looked at before anything else, the body included: names, pages, lengths, and who is asking. And what every answer
+says to a browser that gets it.
 
 A web page in a browser on this machine can reach loopback, also under a name of its own (DNS rebinding). So there the
 Host header must be a name of loopback, and a request that says it comes from a page is refused.
@@ -6,17 +7,17 @@ Host header must be a name of loopback, and a request that says it comes from a 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
 from time import perf_counter
-from typing import Any
 from urllib.parse import urlsplit
 
 from fastapi import HTTPException
+from fastapi.requests import HTTPConnection
 
 from dayfly.errors import DayflyError
 from dayfly.limits import MIB
 from dayfly.server.answers import Answer
-from dayfly.server.config import Configuration
+from dayfly.server.asgi import Asgi, Message, Receive, Scope, Send
+from dayfly.server.auth import authenticate, remember
 from dayfly.server.errors import (
     BodyTooLarge,
     HeadersTooLong,
@@ -27,14 +28,9 @@ from dayfly.server.errors import (
     error_headers,
 )
 from dayfly.server.logs import log, log_request
+from dayfly.server.services import Services
 
-__all__ = ["Asgi", "Guard", "Message", "Receive", "Scope", "Send"]
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
+__all__ = ["MAX_BODY", "Guard", "internal_error"]
 
 MAX_PATH = 4096
 """Bytes of a request's path: a conversation's key of 256 characters, each of up to 12 bytes, and words around it."""
@@ -50,6 +46,9 @@ MAX_BODY = 8 * MIB
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
+OPEN = frozenset({"/healthz", "/readyz", "/metrics", "/v1/openapi.json"})
+"""Paths that want no key, or ask for it themselves."""
+
 HEADERS = (
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; sandbox"),
@@ -61,8 +60,10 @@ HEADERS = (
 class Guard:
     """Around the whole application."""
 
-    def __init__(self, app: Asgi, configuration: Configuration) -> None:
+    def __init__(self, app: Asgi, services: Services) -> None:
         self._app = app
+        self._services = services
+        configuration = services.configuration
         self._origins = configuration.origins
         local = configuration.is_loopback and not configuration.behind_proxy
         named = configuration.hosts | (LOOPBACK_NAMES | {configuration.host} if local else frozenset())
@@ -72,9 +73,12 @@ class Guard:
         if scope["type"] not in ("http", "websocket"):
             return
         watched, begun = _Watched(send), perf_counter()
-        refusal = self._refusal(scope)
-        if refusal is not None:
-            await _answer(refusal)(scope, receive, watched)
+        try:
+            self._check(scope)
+            if scope["path"] not in OPEN:
+                remember(scope, authenticate(HTTPConnection(scope), self._services))
+        except DayflyError as error:
+            await _answer(error)(scope, receive, watched)
         else:
             await self._guarded(scope, receive if _is_upload(scope) else _limited(receive), watched)
         log_request(scope, watched.status, perf_counter() - begun)
@@ -89,28 +93,33 @@ class Guard:
             place = f"{at.tb_frame.f_code.co_filename}:{at.tb_lineno}" if at else "nowhere"
             log.error("internal error", extra={"facts": {"error": type(error).__name__, "place": place}})
 
-    def _refusal(self, scope: Scope) -> DayflyError | None:
+    def _check(self, scope: Scope) -> None:
+        """Raises the ``DayflyError`` to answer with."""
         if len(scope.get("raw_path") or b"") > MAX_PATH or len(scope["query_string"]) > MAX_QUERY:
-            return UriTooLong("the path or the query is too long", remedy="put large content into the body")
+            raise UriTooLong("the path or the query is too long", remedy="put large content into the body")
         if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEADERS:
-            return HeadersTooLong("the headers are too long", remedy="send none that this API does not know")
+            raise HeadersTooLong("the headers are too long", remedy="send none that this API does not know")
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         if not _is_upload(scope) and _length(headers.get(b"content-length", "0")) > MAX_BODY:
-            return BodyTooLarge(f"the body has more than {MAX_BODY} bytes", remedy="upload large content as a file")
-        if self._hosts is not None and _host(headers.get(b"host", "")) not in self._hosts:
-            return RequestRefused(
-                f"this server is not called {headers.get(b'host', '')!a:.80}",
+            raise BodyTooLarge(f"the body has more than {MAX_BODY} bytes", remedy="upload large content as a file")
+        self._check_host(headers.get(b"host", ""))
+        self._check_page(headers.get(b"origin"), headers.get(b"sec-fetch-site", "none"))
+
+    def _check_host(self, host: str) -> None:
+        if self._hosts is not None and _host(host) not in self._hosts:
+            raise RequestRefused(
+                f"this server is not called {host!a:.80}",
                 remedy="call it by its address, or add the name to hosts in its configuration",
             )
-        origin = headers.get(b"origin")
+
+    def _check_page(self, origin: str | None, site: str) -> None:
         if origin is not None and origin not in self._origins:
-            return RequestRefused(
+            raise RequestRefused(
                 f"a web page may not call this server: {origin!a:.80}",
                 remedy="add the page to origins in the server's configuration",
             )
-        if origin is None and headers.get(b"sec-fetch-site", "none") not in ("none", "same-origin"):
-            return RequestRefused("a web page may not call this server", remedy="call it from a program")
-        return None
+        if origin is None and site not in ("none", "same-origin"):
+            raise RequestRefused("a web page may not call this server", remedy="call it from a program")
 
 
 def _host(header: str) -> str | None:

@@ -9,7 +9,7 @@ from fastapi.requests import Request
 from fastapi.responses import Response
 
 from dayfly.server.answers import Answer
-from dayfly.server.auth import caller_of
+from dayfly.server.auth import authenticate
 from dayfly.server.errors import NotAllowed
 from dayfly.server.keys import ADMIN
 from dayfly.server.logs import log
@@ -40,7 +40,7 @@ async def ready(services: HasServices) -> Answer:
 async def metrics(request: Request, services: HasServices) -> Response:
     """Prometheus: for this machine itself, or an admin key where a proxy stands between."""
     if services.configuration.behind_proxy or not _is_local(request):
-        caller = await caller_of(request, services)
+        caller = authenticate(request, services)
         if caller.sandbox is not None or not caller.may(ADMIN):
             raise NotAllowed("the server's metrics are for admin keys", remedy="use a key with the scope admin")
     return Response(services.metrics.render(services.tenants), media_type="text/plain; version=0.0.4; charset=utf-8")

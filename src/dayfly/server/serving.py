@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import uvicorn
 
 from dayfly.errors import HostError
+from dayfly.server.asgi import Asgi
 from dayfly.server.config import Configuration
-from dayfly.server.guard import Asgi
 
 __all__ = ["Listener", "serve"]
 

@@ -15,8 +15,8 @@ from fastapi.responses import Response
 
 from dayfly.errors import DayflyError
 from dayfly.server.answers import json_bytes
+from dayfly.server.asgi import Receive, Scope, Send
 from dayfly.server.errors import ClientGone, error_body
-from dayfly.server.guard import Receive, Scope, Send
 
 __all__ = ["NDJSON", "Lines", "Stream", "Target", "body_of", "unless_gone"]
 
