@@ -122,6 +122,19 @@ with open('/tmp/flood', 'wb') as file:
             assert (await cell.wait()).reason is EndReason.DISK_LIMIT
 
 
+async def test_a_cell_that_is_nearly_full_can_be_snapshot_and_restored(gvisor: Subject, data: Path) -> None:
+    """The image's pages in the host's cache count as the cell's too, but give way."""
+    limits = Limits(memory=200 * MIB, processes=16)
+    hold = "sys.held = bytearray(os.urandom(1 << 20)) * 180"
+    async with (
+        snapshot_of(gvisor, data, hold, limits=limits) as snapshot,
+        restored_from(gvisor, snapshot, limits=limits) as (cell, echo),
+    ):
+        assert await echo.run("reply(len(sys.held))") == [180 << 20]
+        assert await echo.run("reply(len(bytes(sys.held[:1000])))") == [1000]
+        assert (cell.usage().memory or 0) < 250 * MIB
+
+
 async def test_a_mounted_file_that_was_open_stays_open_and_read_only(gvisor: Subject, data: Path, shared: Path) -> None:
     mounts = (Mount(shared, "/mnt/shared"),)
     async with (
