@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
+from socket import create_connection
 from typing import Any
 
 import httpx
@@ -12,6 +13,7 @@ import pytest
 from websockets.exceptions import ConnectionClosedError, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from dayfly.server import serving
 from tests.server.house import House
 
 
@@ -146,6 +148,27 @@ def test_a_port_is_refused_with_the_documented_error(server: House, client: http
             call(*arguments, **more)
         response = caught.value.response
         assert (response.status_code, json.loads(response.body)["error"]["code"]) == (status, code)
+
+
+def test_only_the_head_of_a_request_is_waited_for_so_long(
+    client: httpx.Client, server: House, sandbox: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "HEAD_SECONDS", 0.1)
+    for half in (b"", b"GET /healthz HTTP/1.1\r\nHost:", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET "):
+        with create_connection(("127.0.0.1", server.port), timeout=20) as raw:
+            raw.sendall(half)
+            while raw.recv(4096):
+                pass
+    slow = {"code": "import time; time.sleep(0.3); 1"}
+    with client.stream("POST", f"{sandbox}/processes", json={"argv": ["python3", "-c", ECHO]}) as answer:
+        got = events(answer)
+        assert [next(got)["type"], next(got)["type"]] == ["started", "stdout"]
+        with port(server, sandbox, 7000) as socket:
+            assert client.post(f"{sandbox}/executions", json=slow).json()["outcome"] == "ok", (
+                "it takes as long as it takes"
+            )
+            socket.send(b"hello")
+            assert socket.recv() == b"HELLO"
 
 
 def test_text_is_not_taken_for_bytes(client: httpx.Client, server: House, sandbox: str) -> None:

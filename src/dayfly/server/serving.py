@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from dayfly.errors import HostError
 from dayfly.server.asgi import Asgi
@@ -18,6 +19,9 @@ __all__ = ["Listener", "serve"]
 
 MAX_HEAD = 32 * 1024
 """Bytes of a request's line and headers together: more than any client of this API sends."""
+
+HEAD_SECONDS = 10.0
+"""For the head of a request to arrive; a slow network takes one."""
 
 MAX_MESSAGE = 1024 * 1024
 """Bytes of one WebSocket message: a frame of the wire."""
@@ -81,11 +85,41 @@ class _Server(uvicorn.Server):
         yield
 
 
+class _Patient(H11Protocol):
+    """Waits for a request's head, but not for ever: open connections are limited in number, and wanting one needs no key."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._calm()
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        mine = self.transport.get_protocol() is self  # a WebSocket has one of its own
+        if mine and (self.cycle is None or self.cycle.response_complete):
+            self._late = self._late or self.loop.call_later(HEAD_SECONDS, self.transport.close)
+        else:
+            self._calm()
+
+    def _calm(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+
 def _settings(app: Asgi, configuration: Configuration) -> uvicorn.Config:
     tls = configuration.tls
     return uvicorn.Config(
         app,
-        http="h11",  # whose head has a cap
+        http=_Patient,
         ws="websockets-sansio",
         lifespan="off",
         log_config=None,
