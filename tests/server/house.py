@@ -103,9 +103,12 @@ async def _live(
     keys_file, journal_file = directory / "server" / "state.db", directory / "journal.db"
     wall = [1_800_000_000.0]
     keys = Keys(keys_file, now=lambda: wall[0])
-    journal = Journal(journal_file, Signer.load(directory / "key"))
+    signer = Signer.load(directory / "key")
+    journal = Journal(journal_file, signer)
     tenants = _tenants(boundary, directory, journal)
-    services = Services(tenants, keys, _always_ready, configuration, journal=journal_file)
+    services = Services(
+        tenants, keys, _always_ready, configuration, journal=journal_file, public_key=signer.verifier.public
+    )
     listener = Listener.bind(configuration)
     loop = asyncio.get_running_loop()
     ready.append(House(listener.url, Keys(keys_file, now=lambda: wall[0]), services, loop, journal_file, wall))

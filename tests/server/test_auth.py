@@ -5,6 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
+from dayfly.journal import Head, Verifier
 from dayfly.server.failures import BURST
 from tests.server.house import TINY, House
 
@@ -127,7 +128,10 @@ def test_a_tenant_reads_its_own_part_of_the_journal(server: House, client: httpx
     ]:
         paged, after = paged + entries, one["next"]
     assert paged == page["entries"]
-    (head,) = [one for one in admin.get("/v1/journal/heads").json()["heads"] if one["chain"] == chain]
+    told = admin.get("/v1/journal/heads").json()
+    (head,) = [one for one in told["heads"] if one["chain"] == chain]
+    signed = Head(chain, head["number"], bytes.fromhex(head["hash"]))
+    assert Verifier(bytes.fromhex(told["public_key"])).accepts(signed, bytes.fromhex(head["signature"]))
     assert (head["number"], head["hash"]) == (len(kinds), page["entries"][-1]["hash"])
     stranger = server.client("u", "admin")
     assert stranger.get("/v1/journal", params={"chain": chain}).json()["entries"] == []

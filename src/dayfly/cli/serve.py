@@ -67,11 +67,19 @@ async def _serve(configuration: Configuration) -> None:
         _check_keys(keys, configuration)
         listener = Listener.bind(configuration)
         open_now.callback(listener.socket.close)
-        journal = Journal(places.journal, Signer.load(places.journal_key))
+        signer = Signer.load(places.journal_key)
+        journal = Journal(places.journal, signer)
         open_now.callback(journal.close)
         boundary = GvisorBoundary(places.paths)
         tenants = _tenants(configuration, places, boundary, journal)
-        services = Services(tenants, keys, Readiness(lambda: _problem(boundary)), configuration, journal=places.journal)
+        services = Services(
+            tenants,
+            keys,
+            Readiness(lambda: _problem(boundary)),
+            configuration,
+            journal=places.journal,
+            public_key=signer.verifier.public,
+        )
         try:
             unended = Reader(places.journal).unended()
             await tenants.recover([(row.entry.chain, row.entry.tenant) for row in unended])

@@ -43,8 +43,9 @@ async def page(
 async def heads(caller: Administrator, services: HasServices) -> Answer:
     """Where the tenant's chains stand, signed by this server: kept elsewhere, they show if anything was cut off."""
     if services.journal is None:
-        return Answer(HeadList([]))
-    return Answer(await asyncio.to_thread(_heads, services.journal, caller.tenant))
+        return Answer(HeadList("", []))
+    found = await asyncio.to_thread(_heads, services.journal, caller.tenant)
+    return Answer(HeadList(services.public_key.hex(), found))
 
 
 def _page(file: Path, tenant: str, chain: str | None, after: int, limit: int) -> JournalPage:
@@ -70,19 +71,17 @@ def _page(file: Path, tenant: str, chain: str | None, after: int, limit: int) ->
     return JournalPage(found, after)
 
 
-def _heads(file: Path, tenant: str) -> HeadList:
+def _heads(file: Path, tenant: str) -> list[dict[str, Any]]:
     reader = Reader(file)
     begun = (row.entry for row in reader.entries(SERVER) if row.entry.kind == BEGUN and row.entry.tenant == tenant)
     chains = {json.loads(entry.facts)["chain"] for entry in begun}
-    return HeadList(
-        [
-            {
-                "chain": one.head.chain,
-                "number": one.head.number,
-                "hash": one.head.hash.hex(),
-                "signature": one.signature.hex(),
-            }
-            for one in reader.heads()
-            if one.head.chain in chains
-        ]
-    )
+    return [
+        {
+            "chain": one.head.chain,
+            "number": one.head.number,
+            "hash": one.head.hash.hex(),
+            "signature": one.signature.hex(),
+        }
+        for one in reader.heads()
+        if one.head.chain in chains
+    ]

@@ -24,7 +24,8 @@ __all__ = ["HasServices", "Services"]
 
 @dataclass
 class Services:
-    """``unready`` says why no sandbox can be made now, or ``None``. ``journal`` is the file to read, if there is one."""
+    """``unready`` says why no sandbox can be made now, or ``None``. ``journal`` is the file to read, if there is one, and
+    ``public_key`` what its heads are signed with."""
 
     tenants: Tenants
     keys: Keys
@@ -35,6 +36,7 @@ class Services:
     attached: Attached = field(default_factory=Attached)
     metrics: Metrics = field(default_factory=Metrics)
     journal: Path | None = None
+    public_key: bytes = b""
 
     def note(self, kind: str, tenant: str, facts: Mapping[str, object]) -> None:
         """Write into the server's chain of the journal. Raises ``HostError``: what cannot be written down does not happen."""

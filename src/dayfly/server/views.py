@@ -168,8 +168,9 @@ class JournalPage:
 
 @dataclass(frozen=True)
 class HeadList:
-    """Each with its "chain", "number", "hash" and "signature", the last two in hex."""
+    """Each with its "chain", "number", "hash" and "signature"; what is bytes is hex. The key is Ed25519."""
 
+    public_key: str
     heads: Sequence[Mapping[str, Any]]
 
 
