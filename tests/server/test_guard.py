@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from types import SimpleNamespace
 from typing import Any
@@ -127,6 +128,7 @@ def test_a_mistake_of_ours_is_told_without_what_it_was_about(
     monkeypatch.setattr(server.services.tenants, "usage", broken)
     answer = client.get("/v1/usage")
     assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal_error")
+    server.call(asyncio.sleep(0))  # the step that answered has ended by then
     told = [record.facts for record in caplog.records if record.getMessage() == "internal error"]  # type: ignore[attr-defined]
     assert (told[0]["error"], "test_guard.py" in told[0]["place"]) == ("ValueError", True)
     assert "secret value" not in answer.text + caplog.text
