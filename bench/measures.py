@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bench.contenders import Contender, Dayfly, seconds
-from dayfly.sandbox.life import FREEZE_SECONDS
+from dayfly.sandbox.rest import FREEZE_SECONDS
 
 MIB = 1 << 20
 Samples = dict[str, list[float]]

@@ -171,9 +171,9 @@ FIND_CONTROL = (
         "frame('{}')",
         "frame('[]')",
         "frame('null')",
-        'frame(\'{"done": 999999, "status": "ok", "error": null, "limit": null, "exit_code": null}\')',
-        'frame(\'{"done": true, "status": "ok", "error": null, "limit": null, "exit_code": null}\')',
-        'frame(\'{"done": 1, "status": "root", "error": null, "limit": null, "exit_code": null}\')',
+        'frame(\'{"done": 999999, "status": "ok", "error": null, "limit": null, "exit_code": null, "background": 0}\')',
+        'frame(\'{"done": true, "status": "ok", "error": null, "limit": null, "exit_code": null, "background": 0}\')',
+        'frame(\'{"done": 1, "status": "root", "error": null, "limit": null, "exit_code": null, "background": 0}\')',
         'frame(\'{"display": {"data": {"image/png": "not base64"}, "metadata": {}, "main": true, "omitted": 0}}\')',
         'frame(\'{"display": {"data": {"text/plain": 5}, "metadata": {}, "main": true, "omitted": 0}}\')',
         "frame('[' * 100000)",
@@ -192,7 +192,7 @@ async def test_a_forged_record_costs_the_forger_the_kernel_and_nobody_else_anyth
 
 async def test_a_forged_end_of_the_own_run_is_only_the_end_of_that_run(room: Room) -> None:
     code = FIND_CONTROL + (
-        'frame(\'{"done": %d, "status": "ok", "error": null, "limit": null, "exit_code": null}\' % RUN)\n'
+        'frame(\'{"done": %d, "status": "ok", "error": null, "limit": null, "exit_code": null, "background": 0}\' % RUN)\n'
         "import os, time\nwhile not os.path.exists('next'): time.sleep(0.01)"
     )
     await room.run("rm -f next", "bash")

@@ -19,7 +19,7 @@ from dayfly.agent.kernels.stop import JUST_BORN
 from dayfly.agent.loop import Timer
 
 KERNEL = 1 << 29  # the pid of nobody, should a test signal it all the same
-DONE = {"done": 1, "status": "ok", "error": None, "limit": None, "exit_code": None}
+DONE = {"done": 1, "status": "ok", "error": None, "limit": None, "exit_code": None, "background": 0}
 EXIT_3 = 3 << 8
 
 

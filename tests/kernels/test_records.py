@@ -16,7 +16,7 @@ from dayfly.agent.kernels.records import BadRecord, Reader, clip, encode, is_bas
 
 LIMIT = 4096
 
-DONE = {"done": 1, "status": "ok", "error": None, "limit": None, "exit_code": None}
+DONE = {"done": 1, "status": "ok", "error": None, "limit": None, "exit_code": None, "background": 0}
 DISPLAY = {"display": {"data": {"text/plain": "x"}, "metadata": {}, "main": True, "omitted": 0}}
 ERROR = {"name": "E", "value": "v", "traceback": "t"}
 
@@ -111,6 +111,8 @@ def test_a_record_that_is_too_long_is_refused_before_it_is_read(length: int) -> 
         {**DONE, "status": "fine"},
         {**DONE, "limit": "patience"},
         {**DONE, "exit_code": 256},
+        {**DONE, "background": -1},
+        {**DONE, "background": True},
         {**DONE, "exit_code": -1},
         {**DONE, "exit_code": True},
         {**DONE, "more": 1},

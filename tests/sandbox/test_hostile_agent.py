@@ -10,7 +10,7 @@ import pytest
 from dayfly.errors import BoundaryUnusable, InputError, SandboxEnded, SandboxFileError
 from dayfly.policy import Policy
 from dayfly.sandbox import Life
-from dayfly.sandbox.life import FREEZE_SECONDS
+from dayfly.sandbox.rest import FREEZE_SECONDS
 from dayfly.sandbox.runs import CONFIRM_SECONDS
 from dayfly.spec import EndReason, Outcome, Usage
 from dayfly.testing.scripted import Asked, ScriptedBoundary, scripted_spec
@@ -353,21 +353,6 @@ async def test_close_is_idempotent_and_concurrent() -> None:
         await life.close()
         assert life.end_reason is EndReason.STOPPED
     assert len(cell.kills) == 1
-
-
-async def test_a_sandbox_that_nobody_has_used_is_frozen_until_its_first_call_and_never_again() -> None:
-    async def script(asked: Asked) -> None:
-        assert not asked.agent.cell_frozen()
-        await asked.finish(**DONE)
-
-    async with living(script) as (life, cell):
-        cell.agent.cell_frozen = lambda: cell.frozen
-        await asyncio.sleep(FREEZE_SECONDS + 0.1)
-        assert cell.frozen
-        assert (await life.execute("1")).ok
-        assert not cell.frozen
-        await asyncio.sleep(60)
-        assert not cell.frozen
 
 
 async def test_a_frozen_sandbox_is_thawed_to_leave_in_good_order() -> None:

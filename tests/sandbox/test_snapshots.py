@@ -14,7 +14,7 @@ from dayfly.errors import BusyError, DayflyError, HostError, SandboxEnded
 from dayfly.limits import Limits
 from dayfly.policy import Policy
 from dayfly.sandbox import Life
-from dayfly.sandbox.life import FREEZE_SECONDS
+from dayfly.sandbox.rest import FREEZE_SECONDS
 from dayfly.sandbox.snapshot import QUIET_SECONDS, Suspended
 from dayfly.spec import EndReason
 from dayfly.testing.scripted import Asked, ScriptedBoundary, scripted_spec

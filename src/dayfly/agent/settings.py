@@ -5,7 +5,7 @@ from __future__ import annotations
 from _socket import sethostname
 
 from dayfly.agent import census, problems
-from dayfly.agent.core import checked_environment, checked_limits, encoded
+from dayfly.agent.core import checked_environment, checked_limits, encoded, load
 from dayfly.agent.memory import used_memory
 from dayfly.agent.session import BadRequest
 
@@ -43,6 +43,7 @@ def _set_hostname(name: str) -> None:
 def usage(agent: Agent, channel: Channel, params: dict[str, object]) -> None:
     """Of the user's processes: claims, as everything from inside."""
     supervisor = agent.supervisor
+    resting = load("dayfly.agent.kernels.contexts:resting_kernels")(agent)
     if supervisor.user is not None:
         mine = [one for one in census.everyone() if one.alive and one.uid == supervisor.user.uid]
         memory = used_memory()
@@ -50,4 +51,5 @@ def usage(agent: Agent, channel: Channel, params: dict[str, object]) -> None:
         mine = census.descendants(supervisor.roots(), set())
         memory = sum(one.rss for one in mine)
     cpu = supervisor.possible_cpu(supervisor.spent + sum(one.cpu for one in mine))
-    channel.finish({"processes": len(mine), "cpu_seconds": cpu, "memory": memory})
+    busy = any(one.pid not in resting for one in mine)
+    channel.finish({"processes": len(mine), "cpu_seconds": cpu, "memory": memory, "busy": busy})

@@ -18,6 +18,7 @@ from dayfly.sandbox.inside import FAILURES, Inside
 from dayfly.sandbox.link import Link, LinkLost
 from dayfly.sandbox.ports import PortCalls
 from dayfly.sandbox.processes import ProcessCalls
+from dayfly.sandbox.rest import Rest
 from dayfly.sandbox.snapshot import SnapshotCalls, Suspended
 from dayfly.spec import EndReason, Enforcement, ExecutionError, LimitReport, SandboxSpec, Usage
 from dayfly.wire import operations
@@ -29,12 +30,11 @@ __all__ = ["Life"]
 OPEN_SECONDS = 30.0
 """From the start of the cell to the agent's first word. It takes 0.2 s here; a machine under load may take a hundred times that."""
 
+BUSY_SECONDS = 5.0
+"""For the agent to tell whether something runs. One that does not is left running, and is asked no more."""
+
 CLOSE_GRACE_SECONDS = 0.5
 """From end of file on the stream to SIGKILL. The agent leaves within some 10 ms."""
-
-FREEZE_SECONDS = 3.0
-"""Until a sandbox that nobody has used yet is frozen: its first kernel has started by then, and nothing runs in it. One
-that was used is left alone, since code may have left threads or servers that are meant to go on."""
 
 STARVED_SHARE = 0.5
 """A cell that used more than this share of its CPUs since the agent was last heard may have starved the agent."""
@@ -64,7 +64,7 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, SnapshotCalls):
         self._link = Link(cell.stream, self._link_lost, bookmark)
         self._reports = (*cell.limits, *_host_reports(spec.limits))
         self._inside = Inside(self._link, spec.limits, self._reports, self)
-        self._spare: asyncio.TimerHandle | None = None
+        self._rest = Rest(cell, self._is_busy)
         self._killing: asyncio.Task[CellEnd] | None = None
         self._watching = asyncio.ensure_future(self._watch_cell())
         self._keeper = asyncio.get_running_loop().call_soon(self._keep_time)
@@ -86,7 +86,7 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, SnapshotCalls):
         except BaseException:
             await asyncio.shield(asyncio.ensure_future(life.kill(EndReason.CRASHED, "it did not start")))
             raise
-        life._spare = asyncio.get_running_loop().call_later(FREEZE_SECONDS, cell.freeze)
+        life._rest.later(used=False)
         return life
 
     @classmethod
@@ -103,7 +103,7 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, SnapshotCalls):
             await asyncio.shield(asyncio.ensure_future(life.kill(EndReason.CRASHED, "it did not go on")))
             raise
         if not keep_seeds:
-            life._spare = asyncio.get_running_loop().call_later(FREEZE_SECONDS, cell.freeze)
+            life._rest.later(used=False)
         return life
 
     async def _greet(self, spec: SandboxSpec, separate: bool, env: Mapping[str, str], prestart: Sequence[str]) -> None:
@@ -132,9 +132,8 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, SnapshotCalls):
             await (await self._link.open(operations.CONFIGURE, {"env": {}, "limits": {}, "hostname": None})).answer()
         except FAILURES as caught:
             raise await self._inside.error(caught) from None
-        if self._spare is not None:  # nobody has called meanwhile
-            self._spare.cancel()
-            self._cell.freeze()
+        if not self._deadlines.calls:
+            self._rest.now()
         return error
 
     async def _run_silently(self, language: str, code: str) -> ExecutionError | None:
@@ -219,7 +218,7 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, SnapshotCalls):
 
     async def _stop(self) -> CellEnd:
         self._end = self._end or CellEnd(EndReason.STOPPED)
-        self._wake_up()
+        self._rest.wake()
         await self._link.close()
         return await self._cell.close(CLOSE_GRACE_SECONDS)
 
@@ -255,23 +254,20 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, SnapshotCalls):
         end = await self._cell.wait()
         if self._end is None:
             self._end = end
-        if self._spare is not None:
-            self._spare.cancel()
+        self._rest.end()
         self._keeper.cancel()
         await self._link.close()
         self._gone.set()
 
     # --- time -----------------------------------------------------------------------------------------------------
 
-    def _wake_up(self) -> None:
-        """It is no unused spare any more."""
-        if self._spare is not None:
-            self._spare.cancel()
-            self._spare = None
-            self._cell.thaw()
+    async def _is_busy(self) -> bool:
+        """Whether something goes on inside by itself. Raises ``ProtocolError`` and ``LinkLost``."""
+        async with asyncio.timeout(BUSY_SECONDS):
+            return bool((await (await self._link.open(operations.USAGE, {})).answer())["busy"])
 
     def call_begins(self) -> None:
-        self._wake_up()
+        self._rest.wake()
         self._deadlines.calls += 1
         if self._deadlines.calls == 1:
             now = self._deadlines.last_call = asyncio.get_running_loop().time()
@@ -280,6 +276,8 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, SnapshotCalls):
     def call_ends(self) -> None:
         self._deadlines.calls -= 1
         self._deadlines.last_call = asyncio.get_running_loop().time()
+        if not self._deadlines.calls and self._end is None:
+            self._rest.later(used=True)
 
     def _keep_time(self) -> None:
         now = asyncio.get_running_loop().time()

@@ -99,7 +99,9 @@ class Asked:
 
 
 class ScriptedAgent:
-    """Speaks the protocol as the agent; ``script`` is called for every operation. Without one it is silent.
+    """Speaks the protocol as the agent; ``script`` is called for every operation but ``usage``. Without one it is silent.
+
+    ``busy`` is what it says when it is asked whether something goes on inside; ``None``: it does not say.
 
     With ``quiets`` it falls silent when it is asked to. ``connection`` is where one left off that it is a copy of.
     """
@@ -114,6 +116,7 @@ class ScriptedAgent:
     ) -> None:
         self.connection = connection or Connection(AGENT)
         self.quiets = True
+        self.busy: bool | None = True
         self.stream = stream
         self.options: dict[str, Any] = {}
         self.facts: dict[str, Any] = {"python": "3.11", "languages": ["python", "bash"], "pid": 1}
@@ -141,12 +144,18 @@ class ScriptedAgent:
                 self.connection.send(Quiesced())
         elif isinstance(message, Open):
             asked = self._asked[received.channel] = Asked(self, received.channel, message.op, message.params)
-            if self._script is not None:
+            if message.op == "usage":
+                await self._tell_usage(asked)
+            elif self._script is not None:
                 job = asyncio.ensure_future(self._script(asked))
                 self._jobs.add(job)
         elif received.channel in self._asked:
             self.connection.consume(received.channel, received.cost)
             self._asked[received.channel].arrived.put_nowait(message)
+
+    async def _tell_usage(self, asked: Asked) -> None:
+        if self.busy is not None:
+            await asked.finish(processes=1, cpu_seconds=0.0, memory=0, busy=self.busy)
 
     async def flush(self) -> None:
         if buffers := self.connection.take_output():

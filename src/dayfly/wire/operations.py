@@ -159,7 +159,9 @@ RENEW = Operation(
     {"hostname": str, "keep_seeds": bool},
     finish={"renewed": list, "kept": list, "unanswered": list},  # of text; unanswered: contexts
 )
-USAGE = Operation("usage", {}, finish={"processes": int, "cpu_seconds": NUMBER, "memory": int})  # claims
+USAGE = Operation(  # claims. busy: something goes on by itself
+    "usage", {}, finish={"processes": int, "cpu_seconds": NUMBER, "memory": int, "busy": bool}
+)
 
 OPERATIONS = {
     operation.name: operation

@@ -78,7 +78,14 @@ def _done(record: bytes) -> dict[str, object]:
         raise BadRecord("a record of no known kind")
     run, code, interrupted = map(int, parts[:3])
     complaint = parts[3].decode("utf-8", "replace").partition(": ")[2]
-    done: dict[str, object] = {"done": run, "status": "ok", "error": None, "limit": None, "exit_code": code & 0xFF}
+    done: dict[str, object] = {
+        "done": run,
+        "status": "ok",
+        "error": None,
+        "limit": None,
+        "exit_code": code & 0xFF,
+        "background": 0,
+    }
     if interrupted:
         done.update(status="interrupted", exit_code=INTERRUPTED)
     elif complaint:

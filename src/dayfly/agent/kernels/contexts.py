@@ -40,6 +40,7 @@ class Context(Owner):
         self.loop = contexts.supervisor.loop
         self.kernel: Kernel | None = None
         self.current: Execution | None = None
+        self.background = 0  # what its kernel says that goes on after its last run: threads, timers
         self._contexts = contexts
         self._supervisor = contexts.supervisor
         self._tag = contexts.supervisor.new_tag()
@@ -139,6 +140,7 @@ class Context(Owner):
         elif "renewed" in record:
             self._renewed(record)
         elif self.current is not None and record["done"] == self.current.number and self.current.answer is None:
+            self.background = int(record["background"])  # type: ignore[call-overload]
             self.current.done(record)
         else:
             raise_bad("an answer to a run that is not under way")
@@ -257,6 +259,13 @@ class Context(Owner):
 
         self._supervisor.kill(self._tag, dead)
 
+    @property
+    def resting_pid(self) -> int:
+        """The process of its kernel if that waits for a run and nothing else; 0 if there is none, or it does more."""
+        if self.current is not None or self.background or self.kernel is None or not self.kernel.alive:
+            return 0
+        return self.kernel.pid
+
     def describe(self) -> dict[str, object]:
         busy = self.current is not None
         pid = self.kernel.pid if self.kernel is not None and self.kernel.alive else 0
@@ -324,6 +333,11 @@ def execute(agent: Agent, channel: Channel, params: Mapping[str, object]) -> Tas
 
 def prepare(agent: Agent, channel: Channel, params: Mapping[str, object]) -> None:
     _contexts(agent).find_or_make(str(params["context"]), str(params["language"])).prepare(channel)
+
+
+def resting_kernels(agent: Agent) -> set[int]:
+    """Processes of kernels that do nothing until they are asked to."""
+    return {context.resting_pid for context in _contexts(agent).all()} - {0}
 
 
 def list_contexts(agent: Agent, channel: Channel, params: Mapping[str, object]) -> None:

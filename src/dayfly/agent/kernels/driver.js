@@ -413,6 +413,11 @@
     if (value !== undefined) publish({ 'text/plain': breakable(() => util.inspect(value)) }, true);
   }
 
+  // Timers, servers and whatever else goes on now that the cell is over. What the kernel itself has was there before.
+  function background() {
+    return Math.max(0, process.getActiveResourcesInfo().length - resourcesOfOurOwn);
+  }
+
   async function execute(request) {
     const name = `cell-${request.run}`;
     cap = Math.min(request.cap, HARD_LIMIT);
@@ -427,7 +432,7 @@
     }
     stop = null;
     session.post('Runtime.releaseObjectGroup', { objectGroup: name });
-    outlet.write(encode({ done: request.run, ...outcome }));
+    outlet.write(encode({ done: request.run, ...outcome, background: background() }));
   }
 
   // --- the loop -----------------------------------------------------------------------------------------------------
@@ -455,5 +460,6 @@
   });
   socket.on('end', () => original.exit.call(process, 0));
   socket.on('error', () => original.exit.call(process, 0));
+  const resourcesOfOurOwn = process.getActiveResourcesInfo().length;
   outlet.write(encode({ ready: { kernel: 'node', reason: '', version: process.version } }));
 })();

@@ -87,7 +87,7 @@ class Driver:
         if sys.getprofile() is not None:
             sys.setprofile(None)
         self.streams.flush()
-        return {"done": run, **outcome}
+        return {"done": run, **outcome, "background": _background()}
 
     def _guarded(self, code: str, run: int) -> dict[str, object]:
         """The outcome of a cell. An interrupt that comes as the cell ends is an interrupt; none comes after."""
@@ -123,6 +123,12 @@ class Driver:
         if not self.link.is_mine:
             self.streams.flush()
             os._exit(0)
+
+
+def _background() -> int:
+    """Threads that go on now that the cell is over."""
+    threading = sys.modules.get("threading")
+    return max(0, threading.active_count() - 1) if threading is not None else 0
 
 
 _OK: dict[str, object] = {"status": "ok", "error": None, "limit": None, "exit_code": None}

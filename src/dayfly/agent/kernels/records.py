@@ -123,6 +123,7 @@ _SHAPES: dict[str, dict[str, tuple[type, ...]]] = {
         "error": (dict, _NONE),
         "limit": (str, _NONE),
         "exit_code": (int, _NONE),
+        "background": (int,),
     },
     "renewed": {"renewed": (list,), "kept": (list,)},
 }
@@ -155,6 +156,8 @@ def _check_done(record: object) -> None:
         raise BadRecord("done with an unknown status or limit")
     if not (record["exit_code"] is None or 0 <= record["exit_code"] < 256):
         raise BadRecord("done with a number out of range")
+    if record["background"] < 0:
+        raise BadRecord("done with less than nothing in the background")
     error = record["error"]
     if error is not None:
         _check_fields(error, _ERROR, "error")
