@@ -10,7 +10,9 @@ from pathlib import Path
 
 __all__ = ["command", "typeable"]
 
-_ADVICE = re.compile(r"(?<![\w./-])(?<!-m )dayfly (?=(?:run|shell|setup|doctor|images|serve|keys|journal|ps|logs|--)(?![\w/]))")
+_ADVICE = re.compile(
+    r"(?<![\w./-])(?<!-m )dayfly (?=(?:run|shell|setup|doctor|images|serve|keys|journal|ps|logs|stop|usage|templates|--)(?![\w/]))"
+)
 
 
 def command() -> str:

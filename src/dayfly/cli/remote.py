@@ -1,0 +1,97 @@
+"""``dayfly stop``, ``usage`` and ``templates``: asked of a server, with a key of one tenant."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import aclosing
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from dayfly.cli.endings import Ending, guarded, note, say
+from dayfly.cli.printable import printable
+from dayfly.cli.tables import show_table
+from dayfly.errors import InputError
+
+__all__ = ["stop", "templates", "usage"]
+
+Url = Annotated[str | None, typer.Option(help="The server (default DAYFLY_URL).")]
+ApiKey = Annotated[str | None, typer.Option(help="Its key (better in DAYFLY_API_KEY: others can read command lines).")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@guarded
+def stop(
+    sandboxes: Annotated[list[str], typer.Argument(metavar="ID...", help="As dayfly ps lists them.")],
+    url: Url = None,
+    api_key: ApiKey = None,
+) -> int:
+    """End sandboxes; returns when nothing of them is left."""
+    for sandbox in sandboxes:
+        ended = _ask("DELETE", f"/v1/sandboxes/{quote(sandbox, safe='')}", url, api_key)
+        note(f"{printable(sandbox)} ended: {printable(str(ended.get('end_reason')))}")
+    return Ending.OK
+
+
+@guarded
+def usage(url: Url = None, api_key: ApiKey = None, as_json: AsJson = False) -> int:
+    """What the key's tenant has and uses, and what it may."""
+    found = _ask("GET", "/v1/usage", url, api_key)
+    if as_json:
+        say(json.dumps(found))
+        return Ending.OK
+    table = Table("what", "now", "allowed", box=None)
+    allowed = found.get("allowed") or {}
+    for name, value in found.items():
+        if name != "allowed":
+            most = allowed.get("cpu_seconds_per_day" if name == "cpu_seconds_today" else name)
+            table.add_row(*(Text(printable(_number(cell))) for cell in (name, value, most)))
+    show_table(table)
+    return Ending.OK
+
+
+@guarded
+def templates(url: Url = None, api_key: ApiKey = None, as_json: AsJson = False) -> int:
+    """Templates of which the server keeps sandboxes ready."""
+    found = _ask("GET", "/v1/templates", url, api_key).get("templates") or []
+    if as_json:
+        say(json.dumps(found))
+        return Ending.OK
+    table = Table("name", "image", "spares", box=None)
+    for row in found:
+        table.add_row(*(Text(printable(_number(row.get(name)))) for name in ("name", "image", "spares")))
+    show_table(table)
+    return Ending.OK
+
+
+def _ask(method: str, path: str, url: str | None, api_key: str | None) -> dict[str, Any]:
+    """The server's answer. Raises ``InputError`` where no server is named, and what the server says."""
+    from dayfly.client.remote.address import find_address
+    from dayfly.client.remote.http import ANSWER_SECONDS, MAX_ANSWER, Http
+    from dayfly.client.remote.values import load
+
+    address = find_address(url, api_key)
+    if address is None:
+        raise InputError("no server is named", remedy="give --url, or set DAYFLY_URL and DAYFLY_API_KEY")
+
+    async def ask() -> dict[str, Any]:
+        http = Http(address)
+        try:
+            async with aclosing(await http.send(method, path, seconds=ANSWER_SECONDS)) as answer:
+                found = load(await answer.whole(MAX_ANSWER))
+            return found if isinstance(found, dict) else {}
+        finally:
+            await http.close()
+
+    return asyncio.run(ask())
+
+
+def _number(value: object) -> str:
+    """As a person reads it."""
+    if value is None:
+        return "-"
+    return f"{value:,.1f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
