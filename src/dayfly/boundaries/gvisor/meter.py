@@ -6,6 +6,7 @@ its processes would count pages twice or not at all.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from contextlib import suppress
@@ -52,7 +53,8 @@ class Meter:
             )
         except FileNotFoundError as error:
             raise SentryGone from error
-        self._files: dict[str, str] = {}
+        self._files: dict[str, tuple[str, int]] = {}  # path of a descriptor -> kind, and the file's inode number
+        self._samples = 0
         self._ended_cpu = 0.0
         self._living_cpu: dict[int, float] = {}
         self._closed = False
@@ -75,11 +77,10 @@ class Meter:
                 raise SentryGone from error
 
     def _read(self) -> Sample:
-        if len(self._files) < 2:
-            self._find_files()
+        held = self._held()
         return Sample(
-            memory=self._held(_MEMORY) + self._heap(),
-            disk=self._held(_DISK),
+            memory=held[_MEMORY] + self._heap(),
+            disk=held[_DISK],
             cpu_seconds=self._cpu_seconds(),
             oom_kills=self._cgroup.oom_kills() if self._cgroup else 0,
             pids_refused=self._cgroup.pids_refused() if self._cgroup else 0,
@@ -92,22 +93,48 @@ class Meter:
         finally:
             os.close(descriptor)
 
-    def _find_files(self) -> None:
-        """The sentry opens its files while it starts; until then they hold nothing."""
+    def _held(self) -> dict[str, int]:
+        """Bytes in the sentry's files, by kind. They are looked for anew when one is not what it was, and now and then."""
+        self._samples += 1
+        rarely = self._samples & (self._samples - 1) == 0  # the first, second, fourth, eighth, ... time
+        held = None if rarely or len(self._files) < 2 else self._measure()
+        if held is None:
+            self._files = self._find_files()
+            held = self._measure()
+        if held is None:
+            raise OSError(errno.EAGAIN, "the files of the sentry change as they are looked at")
+        return held
+
+    def _measure(self) -> dict[str, int] | None:
+        """``None`` if a descriptor is closed, or another file's by now."""
+        held = {_MEMORY: 0, _DISK: 0}
+        for path, (kind, inode) in self._files.items():
+            try:
+                found = os.stat(path, dir_fd=self._proc)
+            except FileNotFoundError:  # or it has ended: what is read next says so
+                return None
+            if found.st_ino != inode:
+                return None
+            held[kind] += found.st_blocks * 512
+        return held
+
+    def _find_files(self) -> dict[str, tuple[str, int]]:
+        """The sentry opens its files while it starts, and **a restore closes the first one for memory and opens another**."""
+        files: dict[str, tuple[str, int]] = {}
+        inodes: set[int] = set()
         descriptor = os.open("fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._proc)
         try:
             for name in os.listdir(descriptor):  # noqa: PTH208 - by descriptor
                 with suppress(FileNotFoundError):  # closed meanwhile
                     target = os.readlink(name, dir_fd=descriptor)
-                    for kind in (_MEMORY, _DISK):
-                        if kind in target:
-                            self._files[kind] = f"fd/{name}"
+                    kind = next((kind for kind in (_MEMORY, _DISK) if kind in target), None)
+                    inode = os.stat(name, dir_fd=descriptor).st_ino if kind else 0
+                    if kind is not None and inode not in inodes:
+                        inodes.add(inode)
+                        files[f"fd/{name}"] = (kind, inode)
         finally:
             os.close(descriptor)
-
-    def _held(self, kind: str) -> int:
-        path = self._files.get(kind)
-        return os.stat(path, dir_fd=self._proc).st_blocks * 512 if path else 0
+        return files
 
     def _heap(self) -> int:
         resident, shared = self._open("statm").split()[1:3]
