@@ -8,7 +8,6 @@ raises ``LocalProtocolError`` has changed nothing.
 from __future__ import annotations
 
 from dayfly.wire import channels, flow
-from dayfly.wire.bookmark import Bookmark
 from dayfly.wire.control import PROTOCOL, Control
 from dayfly.wire.delivery import Ledger
 from dayfly.wire.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
@@ -57,6 +56,10 @@ from dayfly.wire.states import (
     SENT,
     START,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dayfly.wire.bookmark import Bookmark
 
 MAX_HELD = flow.MAX_UNACKED_ALL + 2 * (MAX_PAYLOAD + flow.FRAME_COST)
 """Bytes that a connection itself holds at most between two calls, whatever the peer does: what is kept for a resume, the
@@ -121,6 +124,8 @@ class Connection:
             raise LocalProtocolError(f"no bookmark of the {self.role} in state {self.state}")
         if len(self._channels) or self._ledger.unacked or self._control.pings:
             raise LocalProtocolError(f"{len(self._channels)} channels are open, or something is not acknowledged")
+        from dayfly.wire.bookmark import Bookmark  # the host's alone: the agent need not load it
+
         return Bookmark(self.epoch, self._ledger.sent, self._ledger.received, self._channels.following)
 
     @classmethod
