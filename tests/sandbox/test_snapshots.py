@@ -138,7 +138,8 @@ async def test_a_snapshot_that_fails_leaves_the_sandbox_as_it_was(tmp_path: Path
             assert (await life.execute("1")).outcome == "ok"
 
 
-async def test_a_cancelled_snapshot_is_discarded_and_the_sandbox_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["snapshot", "suspend"])
+async def test_a_cancelled_snapshot_is_discarded_and_the_sandbox_goes_on(tmp_path: Path, how: str) -> None:
     boundary = ScriptedBoundary(honest)
     begun = asyncio.Event()
 
@@ -148,13 +149,25 @@ async def test_a_cancelled_snapshot_is_discarded_and_the_sandbox_goes_on(tmp_pat
 
     async with living(boundary) as life:
         boundary.cell.before_snapshot = tell
-        taking = asyncio.ensure_future(life.snapshot(tmp_path / "image"))
+        taking = asyncio.ensure_future(getattr(life, how)(tmp_path / "image"))
         await begun.wait()
         taking.cancel()
         await asyncio.gather(taking, return_exceptions=True)
         assert taking.cancelled()
         assert not list(tmp_path.iterdir())
         assert (await life.execute("1")).outcome == "ok"
+
+
+async def test_a_suspension_that_is_cancelled_too_late_is_kept(tmp_path: Path) -> None:
+    boundary = ScriptedBoundary(honest)
+    async with living(boundary) as life:
+        taking = asyncio.ensure_future(life.suspend(tmp_path / "image"))
+        while not boundary.cell.kills:
+            await asyncio.sleep(0)
+        taking.cancel()
+        await asyncio.gather(taking, return_exceptions=True)
+    assert taking.cancelled()
+    assert (tmp_path / "image" / "life.json").exists()
 
 
 async def test_an_agent_that_does_not_fall_silent_loses_its_cell_in_time(tmp_path: Path) -> None:

@@ -74,6 +74,14 @@ class Renewed:
     unanswered: tuple[str, ...]
 
 
+@dataclass
+class _Wish:
+    """What is to become of a sandbox after its snapshot; a caller that is cancelled wishes no more."""
+
+    end: bool
+    ended: bool = False
+
+
 class SnapshotCalls:
     """The part of a ``Life`` that stops it and takes it up again. ``renewed`` is what was drawn anew when it was restored."""
 
@@ -88,23 +96,26 @@ class SnapshotCalls:
         Raises ``BusyError`` while calls are under way, ``SandboxEnded``, and what ``Cell.snapshot`` raises; after these
         the sandbox goes on.
         """
-        return await self._whole(self._take(directory, then_end=False), directory)
+        return await self._whole(directory, _Wish(end=False))
 
     async def suspend(self, directory: Path) -> Suspended:
         """Take a snapshot, and end: nothing that happens after it is lost, for nothing does. Raises what ``snapshot`` does."""
-        return await self._whole(self._take(directory, then_end=True), directory)
+        return await self._whole(directory, _Wish(end=True))
 
-    async def _whole(self, taking: Awaitable[Suspended], directory: Path) -> Suspended:
-        """To the end even if the caller is cancelled: half of it would leave a silent sandbox. Then nothing is kept."""
-        task = asyncio.ensure_future(taking)
+    async def _whole(self, directory: Path, wish: _Wish) -> Suspended:
+        """To the end even if the caller is cancelled: half of it would leave a silent sandbox. Then the sandbox goes on and
+        nothing is kept; or, if it had ended by then, all is kept in ``directory``."""
+        task = asyncio.ensure_future(self._take(directory, wish))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            with suppress(DayflyError):
-                (await task).discard()
+            wish.end = False
+            with suppress(DayflyError, OSError):
+                suspended = await task
+                suspended.save() if wish.ended else suspended.discard()
             raise
 
-    async def _take(self, directory: Path, *, then_end: bool) -> Suspended:
+    async def _take(self, directory: Path, wish: _Wish) -> Suspended:
         with self._inside.call():
             bookmark = await self._turn(self._link.quiesce(), "fall silent")
             try:
@@ -112,7 +123,8 @@ class SnapshotCalls:
             except BaseException:
                 await self._turn(self._link.resume(), "speak again")
                 raise
-            if then_end:
+            if wish.end:
+                wish.ended = True
                 await self._inside.life.kill(EndReason.STOPPED, "suspended")
             else:
                 await self._turn(self._link.resume(), "speak again")
