@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from dayfly import Sandbox
+from tests.client.lodge import Lodge, lodge
 from tests.client.room import Landlord
 from tests.machine import gvisor_with, image, short_directory
 from tests.server.house import House, house
@@ -31,9 +32,19 @@ def over(request: pytest.FixtureRequest) -> Iterator[str]:
         yield request.param
 
 
-@pytest.fixture
-def landlord() -> Landlord:
-    return Landlord()
+@pytest.fixture(scope="session")
+def the_lodge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lodge]:
+    with lodge(tmp_path_factory.mktemp("lodge")) as running:
+        yield running
+
+
+@pytest.fixture(params=["embedded", "url"])
+def landlord(request: pytest.FixtureRequest) -> Landlord:
+    """Makes rooms in this process, or at a server. ``embedded_only`` is for what only the first one can show."""
+    if request.param == "embedded":
+        return Landlord()
+    running: Lodge = request.getfixturevalue("the_lodge")
+    return running.landlord()
 
 
 @pytest.fixture

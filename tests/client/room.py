@@ -14,6 +14,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from dayfly.errors import FileProblem, InputError, SandboxEnded, SandboxFileError
 from dayfly.policy import Policy
 from dayfly.spec import (
@@ -31,6 +33,9 @@ from dayfly.spec import (
     Usage,
 )
 
+embedded_only = pytest.mark.parametrize("landlord", ["embedded"], indirect=True)
+"""For a test of what a server's client does in another way, or of what only shows without one."""
+
 
 class Room:
     """One live sandbox, in memory."""
@@ -46,6 +51,7 @@ class Room:
         self.state: dict[str, str] = {}
         self.interrupted = 0
         self.signals: list[int] = []
+        self.processes: list[FakeProcess] = []
         self.tree = b""  # what pack_tree gives, honest or not
         self.pages: list[tuple[list[str], bool]] | None = None  # what list_files gives, honest or not
         self.endless: bytes | None = None  # a piece that read_file repeats for ever
@@ -99,7 +105,8 @@ class Room:
         self._live()
         if argv[0] == "missing":
             raise InputError("no such program")
-        return FakeProcess(self, list(argv), sink)
+        self.processes.append(FakeProcess(self, list(argv), sink))
+        return self.processes[-1]
 
     async def connect_process(self, pid: int, *, output: int | None = None, sink: Any = None) -> FakeProcess:
         return FakeProcess(self, ["cat"], sink)
@@ -109,11 +116,14 @@ class Room:
 
     async def signal_process(self, pid: int, signal: int) -> None:
         self.signals.append(signal)
+        for process in self.processes:
+            await process.react()
 
     async def read_file(self, path: str, *, offset: int = 0, length: int | None = None) -> AsyncIterator[bytes]:
         self._live()
         while self.endless is not None:
             yield self.endless
+            await asyncio.sleep(0)
         data = self._file(path)[offset:]
         data = data if length is None else data[:length]
         for start in range(0, len(data), 1000):
@@ -214,13 +224,15 @@ class _Run:
             await self.sink.stderr(text)
 
     async def show(self, text: str) -> None:
-        result = Result({"text/plain": text}, is_main=True)
+        await self._give(Result({"text/plain": text}, is_main=True))
+
+    async def paint(self, _: str) -> None:
+        await self._give(Result({"image/png": b"png", "text/plain": "<Figure>"}))
+
+    async def _give(self, result: Result) -> None:
         self.results.append(result)
         if self.sink:
             await self.sink.result(result)
-
-    async def paint(self, _: str) -> None:
-        self.results.append(Result({"image/png": b"png", "text/plain": "<Figure>"}))
 
     async def keep(self, text: str) -> None:
         name, _, value = text.partition(" ")
@@ -284,6 +296,10 @@ class FakeProcess:
 
     async def send_signal(self, signal: int) -> None:
         self.room.signals.append(signal)
+        await self.react()
+
+    async def react(self) -> None:
+        """To a signal."""
         if self.argv[0] == "sleep":
             self.killed.set()
         else:
@@ -294,6 +310,10 @@ class FakeProcess:
 
     async def wait(self) -> ProcessResult:
         return await asyncio.shield(self.running)
+
+    async def stop(self) -> ProcessResult:
+        await self.send_signal(15)
+        return await self.wait()
 
 
 class FakePort:

@@ -12,7 +12,7 @@ import pytest
 
 from dayfly import AsyncSandbox, InputError, Outcome, PolicyError, Result, SandboxEnded
 from dayfly.errors import FileProblem, SandboxFileError
-from tests.client.room import Landlord
+from tests.client.room import Landlord, embedded_only
 
 
 async def test_a_block_opens_the_sandbox_and_ends_it(landlord: Landlord) -> None:
@@ -22,6 +22,7 @@ async def test_a_block_opens_the_sandbox_and_ends_it(landlord: Landlord) -> None
         assert room.policy.image == sandbox.policy.image == "python"
         assert sandbox.id == room.id
         assert sandbox.end_reason is None
+        await sandbox.refresh()
         assert sandbox.usage.cpu_seconds == 1.5
         assert [limit.name for limit in sandbox.limits] == ["memory"]
         assert "open" in repr(sandbox)
@@ -84,6 +85,7 @@ async def test_closing_goes_on_when_the_wait_for_it_is_cancelled(landlord: Landl
     await asyncio.wait_for(landlord.rooms[0].closed.wait(), 5)
 
 
+@embedded_only
 async def test_a_forgotten_sandbox_is_closed_with_a_warning(landlord: Landlord) -> None:
     sandbox = await AsyncSandbox(opener=landlord).open()
     with pytest.warns(ResourceWarning, match="unclosed <AsyncSandbox"):
@@ -159,6 +161,7 @@ async def test_what_a_callback_raises_stops_the_run_and_reaches_the_caller(landl
 
 
 @pytest.mark.parametrize("error", [StopIteration, SystemExit, KeyboardInterrupt])
+@embedded_only
 async def test_even_odd_exceptions_of_a_callback_end_the_run(landlord: Landlord, error: type[BaseException]) -> None:
     def fail(text: str) -> None:
         raise error(text)
@@ -176,6 +179,7 @@ async def _swallow(coroutine: object) -> BaseException | None:
     return None
 
 
+@embedded_only
 async def test_a_slow_callback_slows_the_code_down_instead_of_filling_memory(landlord: Landlord) -> None:
     ahead: list[int] = []
 
@@ -239,6 +243,7 @@ async def test_contexts_can_be_listed_and_removed(landlord: Landlord) -> None:
         assert execution.error.name == "NameError"
 
 
+@embedded_only
 async def test_a_port_inside_carries_bytes_both_ways(landlord: Landlord) -> None:
     async with AsyncSandbox(opener=landlord) as sandbox, await sandbox.connect_port(8000) as port:
         await port.write(b"ping")

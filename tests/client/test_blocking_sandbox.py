@@ -23,7 +23,7 @@ import dayfly
 from dayfly import InputError, Sandbox, SandboxEnded
 from dayfly.client import blocking as shells
 from dayfly.client.bridge import shared_bridge
-from tests.client.room import Landlord
+from tests.client.room import Landlord, embedded_only
 
 PAIRS = [(name, f"Async{name}") for name in ("Commands", "Contexts", "Files", "Port", "Process", "Sandbox", "Watch")]
 
@@ -186,12 +186,13 @@ def test_ctrl_c_in_a_command_kills_it(
     press_ctrl_c_when(landlord.rooms[0].began)
     with pytest.raises(KeyboardInterrupt):
         sandbox.commands.run(["sleep"])
-    assert landlord.rooms[0].signals == [9]
+    assert landlord.rooms[0].signals in ([9], [15])  # 15: over a URL, before its start was told
 
 
 # --- collected, forked, exited ---
 
 
+@embedded_only
 def test_a_forgotten_sandbox_is_closed_with_a_warning(landlord: Landlord) -> None:
     sandbox = Sandbox(opener=landlord)
     with pytest.warns(ResourceWarning, match="unclosed <Sandbox "):

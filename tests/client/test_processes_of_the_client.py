@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from dayfly import AsyncSandbox, InputError, Output, Sandbox
-from tests.client.room import Landlord
+from tests.client.room import Landlord, embedded_only
 
 
 async def test_a_command_gets_its_input_and_gives_its_output(landlord: Landlord) -> None:
@@ -25,6 +25,7 @@ async def test_input_larger_than_every_buffer_does_not_block_both_sides(landlord
     assert result.stdout == data
 
 
+@embedded_only
 async def test_a_shell_line_goes_to_bash_and_a_list_does_not(landlord: Landlord) -> None:
     async with AsyncSandbox(opener=landlord) as sandbox:
         assert (await sandbox.commands.start("echo $HOME"))._handle.argv == ["/bin/bash", "-c", "echo $HOME"]  # type: ignore[attr-defined]
@@ -33,6 +34,7 @@ async def test_a_shell_line_goes_to_bash_and_a_list_does_not(landlord: Landlord)
             await sandbox.commands.run(b"echo")  # type: ignore[arg-type]
 
 
+@embedded_only
 async def test_cancelling_a_command_kills_it(landlord: Landlord) -> None:
     async with AsyncSandbox(opener=landlord) as sandbox:
         task = asyncio.ensure_future(sandbox.commands.run(["sleep"]))
@@ -58,6 +60,7 @@ async def test_a_process_is_talked_to_while_it_runs(landlord: Landlord) -> None:
         assert "ended" in repr(process)
 
 
+@embedded_only
 async def test_output_that_nobody_reads_is_bounded_and_does_not_block_the_wait(landlord: Landlord) -> None:
     async with AsyncSandbox(opener=landlord) as sandbox:
         process = await sandbox.commands.start(["noise", "40"])

@@ -273,6 +273,21 @@ async def test_a_process_is_stopped_with_its_client_and_a_detached_one_is_not(
     assert (await again.wait()).signal == 9
 
 
+async def test_cancelling_a_command_kills_it_inside(sandbox: AsyncSandbox) -> None:
+    begun = asyncio.Event()
+
+    async def on_stdout(data: bytes) -> None:
+        begun.set()
+
+    running = asyncio.ensure_future(sandbox.commands.run("echo on; exec sleep 600", on_stdout=on_stdout))
+    await begun.wait()
+    assert [one.running for one in await sandbox.commands.list()] == [True]
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not any(one.running for one in await sandbox.commands.list())
+
+
 async def test_a_long_silence_is_bridged_by_empty_lines(sandbox: AsyncSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways of it: the server's lines come in time, and where they do not the client does not wait for ever."""
     monkeypatch.setattr("dayfly.server.streams.ALIVE_SECONDS", 0.05)

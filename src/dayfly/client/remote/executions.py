@@ -10,7 +10,7 @@ from dayfly.client.backend import ExecutionSink
 from dayfly.client.remote.address import in_path
 from dayfly.client.remote.ahead import Ahead, Handing
 from dayfly.client.remote.failures import BadAnswer
-from dayfly.client.remote.held import NDJSON, Held
+from dayfly.client.remote.held import Held
 from dayfly.client.remote.values import Context, Fields, read_context, read_execution, read_result
 from dayfly.errors import DayflyError
 from dayfly.spec import Execution, Result
@@ -41,8 +41,7 @@ class ExecutionCalls:
         seconds = held.seconds(timeout)
         asked = {"code": code, "language": language, "context": context, "timeout": seconds, "output": output}
         body = {name: value for name, value in asked.items() if value is not None}
-        answer = await held.send("POST", "/executions", body=body, headers=NDJSON)
-        events = Ahead(held.events(answer))
+        events = Ahead(held.events("POST", "/executions", body=body))
         run = _Run(held, sink, Handing(seconds))
         try:
             return await run.follow(events)
@@ -69,6 +68,7 @@ class _Run:
         self._sink = sink
         self._handing = handing
         self._id: str | None = None
+        self._over = False
         self._texts: dict[str, list[str]] = {"stdout": [], "stderr": []}
         self._results: list[Result] = []
         self._left = held.output
@@ -83,7 +83,7 @@ class _Run:
             elif kind == "result":
                 await self._take_result(read_result(event.part("result")))
             elif kind == "end":
-                self._id = None
+                self._over = True
                 return self._execution(event.part("execution"))
         raise BadAnswer("a run's stream has no end")  # events() raises before: it gives an end, or an error
 
@@ -112,17 +112,22 @@ class _Run:
 
     async def interrupt(self, events: Ahead[Fields]) -> None:
         """Have it interrupted and wait for its end, so that its context is free for the next one. Bounded in time."""
-        if self._id is None:
+        if self._over:
             return
-        settling = asyncio.ensure_future(self._settle(events, self._id))
+        settling = asyncio.ensure_future(self._settle(events))
         try:
             await asyncio.wait({settling}, timeout=SETTLE_SECONDS)
         finally:
             settling.cancel()
             await asyncio.gather(settling, return_exceptions=True)
 
-    async def _settle(self, events: Ahead[Fields], run: str) -> None:
+    async def _settle(self, events: Ahead[Fields]) -> None:
         with suppress(DayflyError):  # over before, or the server is gone: the stream is closed in any case
-            await self._held.ask("POST", f"/executions/{in_path(run)}/interrupt")
+            while self._id is None:
+                first = await events.next()
+                if first is None:
+                    return
+                self._id = first.text("id")
+            await self._held.ask("POST", f"/executions/{in_path(self._id)}/interrupt")
             while await events.next() is not None:
                 pass

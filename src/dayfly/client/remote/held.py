@@ -123,8 +123,10 @@ class Held:
                         raise self.noted(failure(one.raw) or BadAnswer("the server sent an error that says nothing"))
                     yield one
 
-    async def events(self, answer: Answer) -> AsyncIterator[Fields]:
-        """NDJSON with numbers: none is missing, and the last one is the end. Raises the error that a line names."""
+    async def events(self, method: str, rest: str, **how: Any) -> AsyncIterator[Fields]:
+        """A request that is answered with numbered NDJSON: none is missing, and the last one is the end. Raises the error
+        that a line names."""
+        answer = await self.send(method, rest, headers=NDJSON, **how)
         count = 0
         async with closing(self.objects(answer)) as objects:
             async for one in objects:

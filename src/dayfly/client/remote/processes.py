@@ -9,7 +9,7 @@ from contextlib import suppress
 from dayfly.client.backend import ProcessSink
 from dayfly.client.remote.ahead import Ahead, Handing
 from dayfly.client.remote.failures import BadAnswer
-from dayfly.client.remote.held import NDJSON, Held
+from dayfly.client.remote.held import Held
 from dayfly.client.remote.values import Fields, read_process, read_process_result
 from dayfly.errors import NoSuchProcess
 from dayfly.spec import ProcessInfo, ProcessResult
@@ -135,7 +135,7 @@ class ProcessCalls:
     async def _begin(
         self, method: str, path: str, sink: ProcessSink | None, seconds: float | None, **how: object
     ) -> RemoteProcess:
-        events = Ahead(self._held.events(await self._held.send(method, path, headers=NDJSON, **how)))
+        events = Ahead(self._held.events(method, path, **how))
         try:
             first = await events.next()
             if first is None or first.text("type") != "started":
