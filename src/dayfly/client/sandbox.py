@@ -20,7 +20,7 @@ from dayfly.client.files import AsyncFiles
 from dayfly.client.ports import AsyncPort
 from dayfly.client.remote.asked import Asked, find_asked
 from dayfly.client.worker import Worker
-from dayfly.errors import InputError, UnknownLanguage
+from dayfly.errors import DayflyError, InputError, UnknownLanguage
 from dayfly.policy import Policy, parse_policy
 from dayfly.spec import EndReason, Execution, LimitReport, Result, Usage
 
@@ -270,7 +270,8 @@ _background: set[asyncio.Task[None]] = set()
 
 async def _closed(backend: Backend, held: Lease[Any] | None, ends: bool) -> None:
     try:
-        await _close(backend, held, ends)
+        with suppress(DayflyError):  # such as a server that is gone: there is nobody to tell
+            await _close(backend, held, ends)
     finally:
         if (task := asyncio.current_task()) is not None:
             _background.discard(task)

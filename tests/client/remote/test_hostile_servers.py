@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from dayfly import AsyncSandbox, BadAnswer, DayflyError, HostError, InputError, Outcome, SandboxEnded, ServerUnreachable
+from dayfly.client import sandbox as client_sandbox
 from dayfly.spec import Execution
 from tests.client.remote.canned import SANDBOX, Canned, answer, broken_off, canned, lines
 
@@ -268,6 +270,19 @@ async def test_connect_without_a_server_says_what_is_missing(monkeypatch: pytest
     monkeypatch.delenv("DAYFLY_URL", raising=False)
     with pytest.raises(InputError, match="DAYFLY_URL"):
         await AsyncSandbox.connect("a" * 32)
+
+
+async def test_a_forgotten_sandbox_of_a_server_that_is_gone_is_no_noise() -> None:
+    noise: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: noise.append(context))
+    async with canned(answer(SANDBOX, 201)) as server:
+        sandbox = await AsyncSandbox(url=server.url, api_key=KEY).open()
+    with pytest.warns(ResourceWarning, match="unclosed <AsyncSandbox"):
+        del sandbox
+    await asyncio.sleep(0)  # the closing is scheduled
+    await asyncio.gather(*client_sandbox._background, return_exceptions=True)
+    gc.collect()
+    assert noise == []
 
 
 async def test_a_lost_answer_is_asked_for_again_and_makes_no_second_sandbox() -> None:
