@@ -15,6 +15,7 @@ from dayfly.manager.recorded import RecordedLife
 from dayfly.manager.spares import FIRST_PAUSE, WARM_SECONDS, Spares
 from dayfly.manager.templates import Template, fits
 from dayfly.policy import Policy
+from dayfly.sandbox.rest import FREEZE_SECONDS
 from dayfly.spec import EndReason
 from dayfly.testing.scripted import Asked, ScriptedBoundary, ScriptedCell, scripted_spec
 from tests.sandbox.living import DONE
@@ -225,6 +226,20 @@ async def test_a_spare_is_warmed_before_it_is_anybodys_and_frozen() -> None:
         code = "if __import__('json'): pass\nif __import__('os.path'): pass\n"
         assert asked == [("execute", code, True), ("configure", None, None)]
         assert opener.cells[0].frozen
+
+
+async def test_one_that_warms_slowly_is_not_frozen_under_way() -> None:
+    async def slow(asked: Asked) -> None:
+        await asyncio.sleep(2 * FREEZE_SECONDS)
+        assert not opener.cells[0].frozen
+        await honest(asked)
+
+    opener = Opener(slow)
+    async with kept(opener, 1) as spares:
+        begun = now()
+        await spares.full()
+        assert now() - begun > 2 * FREEZE_SECONDS
+        assert (opener.attempts, opener.cells[0].frozen) == (1, True)
 
 
 async def test_one_that_cannot_preload_is_no_spare_and_the_reason_is_told() -> None:

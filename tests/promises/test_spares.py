@@ -78,3 +78,22 @@ async def test_a_preloaded_spare_has_its_modules_and_looks_unused(manager: Manag
     assert len(spares) == 0, "it came from the spares"
     done = await life.execute("import os, sys; print('pandas' in sys.modules, os.environ['WHO'], 'pandas' in dir()); 1")
     assert (done.stdout, done.execution_count, done.text) == ("True anna False\n", 1, "1")
+
+
+async def test_spares_of_a_preloaded_template_are_restores_and_no_two_draw_the_same(manager: Manager) -> None:
+    spares = manager.keep(Template("data", Policy(image="data"), spares=3, preload=("numpy",)))
+    await spares.full()
+    code = (
+        "import numpy, random, secrets, sys, tempfile, uuid\n"
+        "print('numpy' in sys.modules, random.random(), numpy.random.random(), uuid.uuid4(), secrets.token_hex(8),"
+        " tempfile.mktemp(), open('/etc/machine-id').read().strip())"
+    )
+    drawn = []
+    for number in range(3):
+        life = await manager.open(Policy(image="data"), env={"N": str(number)})
+        done = await life.execute(code)
+        assert (done.error, done.execution_count) == (None, 1)
+        loaded, *values = done.stdout.split()
+        assert loaded == "True"
+        drawn.append(values)
+    assert all(len(set(column)) == 3 for column in zip(*drawn, strict=True)), drawn

@@ -125,7 +125,11 @@ def _tenants(configuration: Configuration, places: Places, boundary: GvisorBound
     agents = places.paths.data / "agents"
     admission = Admission(capacity, allowance_of, free_memory=available_memory)
     manager = Manager(
-        {"gvisor": boundary}, Store(places.paths), lambda image: agent_for(image, agents), admission=admission
+        {"gvisor": boundary},
+        Store(places.paths),
+        lambda image: agent_for(image, agents),
+        admission=admission,
+        snapshots=places.paths.data / "snapshots",
     )
     for name, entry in configuration.templates.items():
         manager.keep(Template(name, entry.policy, entry.spares, entry.spare_seconds, entry.preload))

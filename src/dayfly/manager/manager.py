@@ -11,10 +11,12 @@ from typing import Protocol
 from dayfly.boundaries.base import Boundary
 from dayfly.errors import DayflyError, HostError, InputError, PolicyError
 from dayfly.manager.admission import Admission, Share
+from dayfly.manager.mould import clear_abandoned
 from dayfly.manager.recorded import RecordedLife
 from dayfly.manager.spares import Spares
 from dayfly.manager.templates import PRESTART, Template
 from dayfly.policy import Policy
+from dayfly.sandbox import Suspended
 from dayfly.spec import Image, Mount, SandboxSpec
 
 __all__ = ["ImageLease", "ImageSource", "Manager", "embedded"]
@@ -42,7 +44,8 @@ class ImageSource(Protocol):
 class Manager:
     """Opens and ends sandboxes on one event loop; implements ``dayfly.client.backend.Opener``.
 
-    ``agent_for`` gives the agent's zipapp for an image, as a host path. Without an ``admission`` there are no caps.
+    ``agent_for`` gives the agent's zipapp for an image, as a host path. Without an ``admission`` there are no caps, without
+    a directory for ``snapshots`` every spare is warmed by itself.
     """
 
     def __init__(
@@ -52,11 +55,13 @@ class Manager:
         agent_for: Callable[[Image], Path],
         *,
         admission: Admission | None = None,
+        snapshots: Path | None = None,
     ) -> None:
         self._boundaries = boundaries
         self._images = images
         self._agent_for = agent_for
         self._admission = admission
+        self._snapshots = snapshots
         self._lives: dict[RecordedLife, asyncio.Task[None]] = {}
         self._shares: dict[RecordedLife, Share] = {}
         self._spares: dict[str, Spares] = {}
@@ -99,16 +104,23 @@ class Manager:
         if template.name in self._spares:
             raise InputError(f"there are spares of a template {template.name!r} already")
         self._boundary(template.policy.boundary)
-        spares = self._spares[template.name] = Spares(template, lambda policy: self._open(policy, {}, ""))
+        spares = self._spares[template.name] = Spares(
+            template, lambda policy: self._open(policy, {}, ""), self._restore_spare, self._snapshots
+        )
         return spares
 
-    async def _open(self, policy: Policy, variables: dict[str, str], tenant: str) -> RecordedLife:
+    async def _restore_spare(self, policy: Policy, suspended: Suspended) -> RecordedLife:
+        return await self._open(policy, {}, "", suspended)
+
+    async def _open(
+        self, policy: Policy, variables: dict[str, str], tenant: str, suspended: Suspended | None = None
+    ) -> RecordedLife:
         if self._closed:
             raise InputError("this manager is closed")
         self._boundary(policy.boundary)
         share = None if self._admission is None else await self._admission.take(tenant, policy.limits)
         try:
-            life = await self._open_cold(policy, variables)
+            life = await self._begin(policy, variables, suspended)
         except BaseException:
             self._release(share)
             raise
@@ -118,12 +130,16 @@ class Manager:
             await life.close()
         return life
 
-    async def _open_cold(self, policy: Policy, variables: dict[str, str]) -> RecordedLife:
+    async def _begin(self, policy: Policy, env: dict[str, str], suspended: Suspended | None) -> RecordedLife:
+        """A cold one, or one that goes on from a snapshot."""
         await self.sweep()
         spec, lease = await self._prepared(policy)
         boundary = self._boundary(policy.boundary)
         try:
-            life = await RecordedLife.open(boundary, spec, policy, env=variables, prestart=_prestart(spec.image))
+            if suspended is None:
+                life = await RecordedLife.open(boundary, spec, policy, env=env, prestart=_prestart(spec.image))
+            else:
+                life = await RecordedLife.restore(boundary, suspended, spec, policy, keep_seeds=False)
         except BaseException:
             lease.close()
             raise
@@ -165,6 +181,8 @@ class Manager:
             if not self._swept:
                 for boundary in self._boundaries.values():
                     await asyncio.to_thread(_sweep, boundary)
+                if self._snapshots is not None:
+                    await asyncio.to_thread(clear_abandoned, self._snapshots)
                 self._swept = True
 
     async def _prepared(self, policy: Policy) -> tuple[SandboxSpec, ImageLease]:
@@ -219,6 +237,7 @@ def embedded() -> Manager:
         {"gvisor": GvisorBoundary(paths)},
         Store(paths),
         lambda image: agent_for(image, paths.data / "agents"),
+        snapshots=paths.data / "snapshots",
     )
 
 

@@ -10,11 +10,14 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 
 from dayfly.errors import BoundaryUnusable, DayflyError, PolicyError
+from dayfly.manager.mould import Mould
 from dayfly.manager.recorded import RecordedLife
 from dayfly.manager.templates import Template, fits, preloading
 from dayfly.policy import Policy
+from dayfly.sandbox import Suspended
 from dayfly.spec import EndReason
 
 __all__ = ["Spares"]
@@ -37,12 +40,25 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 
 
 class Spares:
-    """The spares of one template, on one running loop. ``failure`` says why there are too few, if the machine refuses."""
+    """The spares of one template, on one running loop. ``failure`` says why there are too few, if the machine refuses.
 
-    def __init__(self, template: Template, open_spare: Callable[[Policy], Awaitable[RecordedLife]]) -> None:
+    Those of a template that preloads are restores of one that was warmed, if ``snapshots`` is where that may be kept.
+    """
+
+    def __init__(
+        self,
+        template: Template,
+        open_spare: Callable[[Policy], Awaitable[RecordedLife]],
+        restore: Callable[[Policy, Suspended], Awaitable[RecordedLife]] | None = None,
+        snapshots: Path | None = None,
+    ) -> None:
         self.template = template
         self.failure: DayflyError | None = None
         self._open_spare = open_spare
+        self._mould: Mould | None = None
+        if template.preload and restore is not None and snapshots is not None:
+            go_on = restore
+            self._mould = Mould(snapshots, self._warm_one, lambda suspended: go_on(self._patient_policy(), suspended))
         self._ready: deque[tuple[float, RecordedLife]] = deque()  # when it was opened; the oldest first
         self._changed = asyncio.Event()
         self._watching: dict[RecordedLife, asyncio.Task[None]] = {}
@@ -95,6 +111,8 @@ class Spares:
         for life in lives:
             self._release(life)
         await asyncio.gather(*(life.close() for life in lives))
+        if self._mould is not None:
+            await asyncio.to_thread(self._mould.close)
 
     # --- filling ------------------------------------------------------------------------------------------------------
 
@@ -115,7 +133,7 @@ class Spares:
 
     async def _add(self) -> bool:
         try:
-            life = await self._warm_one()
+            life = await (self._warm_one() if self._mould is None else self._mould.cast())
         except DayflyError as error:
             self.failure = error
             return False

@@ -5,5 +5,6 @@ here, and everything about time and ends is decided by the host's clock and the 
 """
 
 from dayfly.sandbox.life import Life
+from dayfly.sandbox.snapshot import Suspended
 
-__all__ = ["Life"]
+__all__ = ["Life", "Suspended"]

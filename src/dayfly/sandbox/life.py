@@ -127,6 +127,7 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, SnapshotCalls):
 
         Raises ``SandboxEnded`` and other public errors; it is good for nothing then.
         """
+        self._rest.wake()  # it may take longer than until an unused one is frozen
         try:
             error = await self._run_silently(language, code)
             await (await self._link.open(operations.CONFIGURE, {"env": {}, "limits": {}, "hostname": None})).answer()
