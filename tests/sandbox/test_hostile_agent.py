@@ -360,3 +360,25 @@ async def test_a_frozen_sandbox_is_thawed_to_leave_in_good_order() -> None:
         await asyncio.sleep(FREEZE_SECONDS + 0.1)
         await life.close()
         assert not cell.frozen
+
+
+async def test_a_character_that_was_never_finished_reaches_the_sink_too() -> None:
+    async def script(asked: Asked) -> None:
+        await asked.data(STDOUT, b"a\xe2\x82")
+        await asked.data(STDERR, b"\xff\xc3")
+        await asked.finish(**DONE)
+
+    told: dict[str, str] = {"out": "", "err": ""}
+
+    class Sink:
+        async def stdout(self, text: str) -> None:
+            told["out"] += text
+
+        async def stderr(self, text: str) -> None:
+            told["err"] += text
+
+        async def result(self, result: object) -> None: ...
+
+    async with living(script) as (life, _):
+        done = await life.execute("1", sink=Sink())
+    assert (done.stdout, done.stderr) == (told["out"], told["err"]) == ("a\ufffd", "\ufffd\ufffd")

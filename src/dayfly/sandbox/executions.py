@@ -96,9 +96,13 @@ class _Collector:
     def dropped(self) -> int:
         return self.budget.dropped + self._records.dropped
 
-    def finish(self) -> None:
-        self.out.feed(b"", final=True)
-        self.err.feed(b"", final=True)
+    async def finish(self) -> None:
+        """What stands for a character that was never finished."""
+        out, err = self.out.feed(b"", final=True), self.err.feed(b"", final=True)
+        if self._sink is not None and out:
+            await self._sink.stdout(out)
+        if self._sink is not None and err:
+            await self._sink.stderr(err)
 
 
 class ExecutionCalls:
@@ -147,12 +151,12 @@ class ExecutionCalls:
             return await self._ended(collector, run, loop.time() - started)
         except LinkLost:
             return await self._ended(collector, run, loop.time() - started)
-        collector.finish()
+        await collector.finish()
         return _execution(call.value, collector, run, loop.time() - started, inside)
 
     async def _ended(self, collector: _Collector, run: Run, duration: float) -> Execution:
         end = await self._inside.life.ended()
-        collector.finish()
+        await collector.finish()
         return Execution(
             outcome=Outcome.TIMEOUT if run.expired else Outcome.SANDBOX_ENDED,
             stdout=collector.out.text,

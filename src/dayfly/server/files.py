@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -87,6 +88,7 @@ class _Content(Response):
         await send({"type": "http.response.body", "body": self._first, "more_body": True})
         async for piece in self._rest:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await asyncio.sleep(0)  # sending to nobody does not wait: others must have their turn, too
 
 
 async def _opened(pieces: object, media_type: str, status: int = 200, span: str = "") -> _Content:
