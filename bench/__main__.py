@@ -6,7 +6,7 @@ import argparse
 import datetime
 from pathlib import Path
 
-from bench import measures, report
+from bench import lives, measures, report
 from bench.contenders import contenders
 from dayfly.images import build, load_recipe
 
@@ -28,6 +28,7 @@ def main() -> None:
     comparable = [one for one in field if ("runsc" in one.name or "dayfly" in one.name) and "CPU" not in one.name]
     samples |= measures.idle_memory(comparable, 1 if options.quick else 5)
     samples |= measures.idle_cpu(options.rich)
+    samples |= lives.lives(rounds)
     if options.quick:
         print("\n".join(report._lines(samples, "a quick look")))
         return

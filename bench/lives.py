@@ -1,0 +1,150 @@
+"""Measurements of many lives: warm claims, restores, and what the way over HTTP costs. Units are in the figures' names."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+from bench.measures import Samples
+from dayfly import AsyncSandbox, Sandbox
+from dayfly.limits import Limits
+from dayfly.manager import Manager, Template, embedded
+from dayfly.manager.spares import Spares
+from dayfly.paths import default_paths
+from dayfly.policy import Policy
+
+PRELOAD = ("pandas", "matplotlib.pyplot")
+CONFIG = """
+[templates.data]
+spares = {spares}
+preload = ["pandas", "matplotlib.pyplot"]
+policy = {{ image = "data" }}
+"""
+
+
+def lives(rounds: int, claimers: int = 16) -> Samples:
+    """All of them, one after the other."""
+    found: Samples = {}
+    for part in (
+        cold_and_import(rounds),
+        asyncio.run(warm(rounds)),
+        asyncio.run(crowd(claimers)),
+        asyncio.run(http(rounds)),
+    ):
+        found |= part
+    return found
+
+
+def cold_and_import(rounds: int) -> Samples:
+    """What a preloaded template saves."""
+    samples = []
+    for _ in range(rounds):
+        begun = time.perf_counter()
+        with Sandbox(image="data") as sandbox:
+            assert sandbox.run_code("import pandas, matplotlib.pyplot; 1+1").text == "2"
+            samples.append((time.perf_counter() - begun) * 1e3)
+    return {"dayfly, data: cold start and import, ms": samples}
+
+
+async def warm(rounds: int) -> Samples:
+    """Claims of one at a time, personalised: environment, limits. And how long the next spare takes."""
+    found: Samples = {}
+    async with kept(2) as (manager, spares):
+        for number in range(rounds + 1):
+            policy = Policy(image="data", limits=Limits(run_seconds=30 + number))
+            begun = time.perf_counter()
+            life = await manager.open(policy, env={"WHO": str(number)})
+            done = await life.execute("import pandas, os; os.environ['WHO']")
+            taken = (time.perf_counter() - begun) * 1e3
+            assert done.text == repr(str(number)), done
+            begun = time.perf_counter()
+            while len(spares) < 2:
+                await asyncio.sleep(0.001)
+            refilled = (time.perf_counter() - begun) * 1e3
+            await life.close()
+            if number:  # the first may pay for what all share
+                found.setdefault("dayfly, data: warm claim to first result, ms", []).append(taken)
+                found.setdefault("dayfly, data: next spare there after, ms", []).append(refilled)
+    return found
+
+
+async def crowd(count: int) -> Samples:
+    """As many at once as there are spares."""
+    async with kept(count) as (manager, _):
+
+        async def claim(number: int) -> float:
+            begun = time.perf_counter()
+            life = await manager.open(Policy(image="data"), env={"WHO": str(number)})
+            await life.execute("1+1")
+            return (time.perf_counter() - begun) * 1e3
+
+        return {
+            f"dayfly, data: {count} warm claims at once, ms": sorted(await asyncio.gather(*map(claim, range(count))))
+        }
+
+
+async def http(rounds: int) -> Samples:
+    """The same through ``dayfly serve`` on loopback."""
+    found: Samples = {}
+    with served(CONFIG.format(spares=2)) as (url, key):
+        await asyncio.sleep(10)  # for the spares; the API does not tell how many wait
+        for number in range(rounds + 1):
+            begun = time.perf_counter()
+            async with AsyncSandbox(url=url, api_key=key, template="data", env={"WHO": str(number)}) as sandbox:
+                assert (await sandbox.run_code("1+1")).text == "2"
+                taken = (time.perf_counter() - begun) * 1e3
+                again = []
+                for _ in range(30):
+                    begun = time.perf_counter()
+                    await sandbox.run_code("1+1")
+                    again.append((time.perf_counter() - begun) * 1e3)
+            await asyncio.sleep(1.5)  # for the next spare
+            if number:
+                found.setdefault("dayfly over HTTP, data: warm claim to first result, ms", []).append(taken)
+                found.setdefault("dayfly over HTTP, data: trivial execution, ms", []).append(sorted(again)[15])
+    return found
+
+
+@asynccontextmanager
+async def kept(count: int) -> AsyncIterator[tuple[Manager, Spares]]:
+    """A manager with this many spares that are ready."""
+    manager = embedded()
+    try:
+        spares = manager.keep(Template("data", Policy(image="data"), count, preload=PRELOAD))
+        await spares.full()
+        yield manager, spares
+    finally:
+        await manager.close()
+
+
+@contextmanager
+def served(config: str) -> Iterator[tuple[str, str]]:
+    """The URL and a key of a server with a data directory of its own."""
+    dayfly = [sys.executable, "-m", "dayfly"]
+    with tempfile.TemporaryDirectory(prefix="bench-", dir="/var/tmp") as directory:
+        data = Path(directory)
+        data.chmod(0o755)
+        for shared in (default_paths().bin, default_paths().images):
+            (data / shared.name).symlink_to(shared)
+        (data / "dayfly.toml").write_text(config)
+        environment = {**os.environ, "DAYFLY_DATA": directory}
+        key = subprocess.run(
+            [*dayfly, "keys", "create", "bench"], env=environment, capture_output=True, text=True, check=True
+        )
+        command = [*dayfly, "serve", "--port", "0", "--config", str(data / "dayfly.toml")]
+        with subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as server:
+            try:
+                assert server.stdout
+                yield server.stdout.readline().removeprefix("listening on ").strip(), key.stdout.strip()
+            finally:
+                server.terminate()
+                server.wait(60)
