@@ -9,9 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayfly.errors import AdmissionRefused
+from dayfly.errors import AdmissionRefused, InputError
 from dayfly.limits import GIB, MIB, Limits
-from dayfly.manager.admission import Admission, Allowance, Capacity, Share, Totals, available_memory
+from dayfly.manager.admission import (
+    MOST_WAITING_OF_TENANT,
+    Admission,
+    Allowance,
+    Capacity,
+    Share,
+    Totals,
+    available_memory,
+)
 
 ROOMY = Capacity(sandboxes=100, memory=100 * GIB, cpus=100, reserve=0)
 
@@ -123,17 +131,37 @@ async def test_the_longest_waiting_comes_first_and_one_too_big_blocks_nobody() -
     await big
 
 
-async def test_who_comes_later_does_not_overtake_who_waits() -> None:
-    machine = Machine(Capacity(100, 4 * GIB, 100, 0))
-    share = await machine.take(memory=2 * GIB)
-    big = machine.take(memory=4 * GIB)
+async def test_one_tenant_that_waits_for_much_keeps_nobody_from_what_fits() -> None:
+    machine = Machine(Capacity(100, 4 * GIB, 100, 0), waiting=2 * MOST_WAITING_OF_TENANT)
+    await machine.take(memory=2 * GIB)
+    big = [machine.take("greedy", memory=4 * GIB) for _ in range(MOST_WAITING_OF_TENANT)]
+    await asyncio.sleep(0)
+    with pytest.raises(AdmissionRefused, match="waits for several already"):
+        await machine.take("greedy", memory=4 * GIB)
+    before = asyncio.get_running_loop().time()
+    await machine.take("other", memory=GIB)
+    assert asyncio.get_running_loop().time() == before
+    assert {type(one) for one in await asyncio.gather(*big, return_exceptions=True)} == {AdmissionRefused}
+
+
+async def test_what_can_never_fit_is_refused_at_once() -> None:
+    machine = Machine(Capacity(100, 4 * GIB, 2, 0))
+    for limits in ({"memory": 5 * GIB}, {"cpus": 3}):
+        with pytest.raises(InputError, match="no machine of this size"):
+            await machine.take(**limits)
+
+
+async def test_memory_that_becomes_free_lets_the_next_one_in() -> None:
+    machine = Machine(Capacity(100, 100 * GIB, 100, reserve=GIB), patience=2.0)
+    machine.free = 0
+    first = machine.take()
     await asyncio.sleep(1)
-    small = machine.take(memory=GIB)
-    await asyncio.sleep(1)
-    assert not small.done(), "it would fit, but somebody is before it"
-    machine.admission.release(share)
-    machine.admission.release(await big)
-    await small
+    second = machine.take()
+    await asyncio.sleep(0.5)
+    machine.free = 2 * GIB
+    with pytest.raises(AdmissionRefused):
+        await first
+    assert (await second).tenant == "t", "the first one's end was looked at"
 
 
 async def test_giving_up_while_waiting_takes_nothing() -> None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from dayfly.boundaries.snapshot import Snapshot
-from dayfly.errors import BoundaryUnusable, DayflyError, SandboxEnded, SnapshotMismatch
+from dayfly.errors import AdmissionRefused, BoundaryUnusable, DayflyError, SandboxEnded, SnapshotMismatch
 from dayfly.manager.mould import LEASE, MAX_FAILURES, Mould, clear_abandoned
 from dayfly.sandbox import Suspended
 
@@ -103,6 +103,29 @@ async def test_one_that_ends_while_its_snapshot_is_taken_is_an_error_and_leaves_
     with pytest.raises(SandboxEnded):
         await shop.mould.cast()
     assert shop.kept == []
+
+
+async def test_a_full_machine_takes_nothing_from_the_snapshot(shop: Workshop) -> None:
+    await shop.mould.cast()
+    (kept,) = shop.kept
+    shop.mismatch = AdmissionRefused("full", retry_after=1)
+    for _ in range(MAX_FAILURES + 1):
+        with pytest.raises(AdmissionRefused):
+            await shop.mould.cast()
+    shop.mismatch = None
+    assert await shop.mould.cast() == cast(Any, "a restore")
+    assert shop.kept == [kept]
+
+
+async def test_a_disk_without_room_costs_the_snapshot_and_not_the_spare(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(mould: Mould) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Mould, "_make_place", full)
+    assert await shop.mould.cast() is cast(Any, shop.warmed[0])
+    assert not shop.warmed[0].suspended
 
 
 def test_what_a_killed_process_left_is_cleared_and_what_a_live_one_has_is_not(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from dayfly.errors import AdmissionRefused, BudgetSpent, HostError, InputError, NoSuchSandbox
+from dayfly.errors import AdmissionRefused, BudgetSpent, HostError, InputError, NoSuchSandbox, SandboxEnded
 from dayfly.limits import GIB, Limits
 from dayfly.manager import Allowance, Capacity, Template, registry
 from dayfly.manager.tenants import LOOK_SECONDS
@@ -187,6 +187,62 @@ async def test_a_life_is_told_from_its_beginning_to_its_end(home: House) -> None
     assert facts["sandbox.ended"]["reason"] == "stopped"
     assert home.contents()["execution.started", "code"] == "print('ü')".encode()
     assert "secret-value" not in repr(told)
+
+
+async def test_what_a_cancelled_run_printed_is_written_down_too(home: House) -> None:
+    mine = await home.tenants.create("anna", Policy())
+    printed = asyncio.Event()
+
+    class Sink:
+        async def stdout(self, text: str) -> None:
+            printed.set()
+            await asyncio.sleep(1000)
+
+        stderr = result = stdout
+
+    run = asyncio.ensure_future(mine.life.execute("told", sink=Sink()))
+    await printed.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    failed = dict(home.told(mine.id))["execution.failed"]
+    assert (failed["error"], failed["stdout"]) == ("CancelledError", digest("told"))
+    assert home.contents()["execution.failed", "stdout"] == b"told"
+
+
+async def test_nothing_is_written_behind_an_end(home: House) -> None:
+    mine = await home.tenants.create("anna", Policy())
+    await mine.life.close()
+    await asyncio.sleep(0.1)
+    for begin in (mine.life.execute("x"), mine.life.remove("/x"), mine.life.configure({"A": "1"})):
+        with pytest.raises(SandboxEnded):
+            await begin
+    assert home.told(mine.id)[-1][0] == "sandbox.ended"
+
+
+@pytest.mark.parametrize("env", [{"A" * 65_400: ""}, {f"{number:05d}é": "" for number in range(5000)}])
+async def test_names_of_any_number_and_length_have_room_in_an_entry(home: House, env: dict[str, str]) -> None:
+    mine = await home.tenants.create("anna", Policy(), env=env)
+    assert home.told(mine.id)[0][0] == "sandbox.opened"
+    assert "..." in dict(home.told(mine.id))["sandbox.opened"]["environment"]
+
+
+async def test_what_cannot_be_written_down_is_not_handed_out(home: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dayfly.manager.tenants._described", lambda made: {"not": b"JSON"})
+    with pytest.raises(InputError):
+        await home.tenants.create("anna", Policy())
+    assert (home.tenants.registrations("anna"), home.tenants.usage("anna").sandboxes) == ([], 0)
+
+
+async def test_a_refused_claim_leaves_the_spare_where_it_was(tmp_path: Path) -> None:
+    async with house(tmp_path) as home:
+        spares = home.manager.keep(Template("t", Policy(), 2))
+        await spares.full()
+        home.allowances["anna"] = Allowance(sandboxes=1)
+        calls = [home.tenants.create("anna", Policy(), template="t") for _ in range(5)]
+        found = await asyncio.gather(*calls, return_exceptions=True)
+        assert sum(isinstance(one, AdmissionRefused) for one in found) == 4
+        assert sum(cell.kills != [] for cell in home.boundary.cells.values()) == 0
 
 
 async def test_long_outputs_are_kept_by_their_heads(home: House) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import socket
 import threading
@@ -199,6 +200,8 @@ def test_kept_runs_are_bounded_in_number_and_the_oldest_are_forgotten(
             paths.append(f"{sandbox}/executions/{got[0]['id']}")
     assert [client.get(path).status_code for path in paths][2:] == [200, 200]
     assert client.get(paths[0]).json()["error"]["code"] == "no_such_execution"
+    gc.collect()
+    assert sum(type(one) is Log for one in gc.get_objects()) <= 2, "no timer holds what is forgotten"
     with client.stream(
         "POST", f"{sandbox}/executions", json={"code": WAITING, "on_disconnect": "keep"}, headers=NDJSON
     ) as answer:

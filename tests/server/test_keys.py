@@ -83,13 +83,32 @@ def test_a_key_ends_when_it_expires(file: Path) -> None:
 def test_a_token_is_for_one_sandbox_and_no_key_of_the_tenant(file: Path) -> None:
     clock = Clock()
     keys = Keys(file, now=clock)
-    token, secret = keys.create_token("t", "box", 60)
+    maker, _ = keys.create("t", "n", ["run"])
+    token, secret = keys.create_token("t", "box", 60, maker.id)
     assert keys.check(secret) == token
-    assert (token.sandbox, token.scopes, keys.list("t")) == ("box", ("run",), [])
+    assert (token.sandbox, token.scopes, keys.list("t")) == ("box", ("run",), [maker])
     clock.now += 61
-    keys.create_token("t", "box", 60)
+    keys.create_token("t", "box", 60, maker.id)
     with sqlite3.connect(file) as connection:
-        assert connection.execute("SELECT count(*) FROM secrets").fetchone() == (1,), "expired ones are swept"
+        assert connection.execute("SELECT count(*) FROM secrets").fetchone() == (2,), "expired ones are swept"
+
+
+def test_a_token_ends_with_the_key_that_made_it_or_by_itself(file: Path) -> None:
+    clock = Clock()
+    keys = Keys(file, now=clock)
+    short, _ = keys.create("t", "n", ["run"], expires_in=10)
+    long, _ = keys.create("t", "n", ["run"])
+    (_, of_short), (_, of_long), (alone, single) = (
+        keys.create_token("t", "box", 600, by.id) for by in (short, long, long)
+    )
+    assert all(keys.check(secret) for secret in (of_short, of_long, single))
+    with pytest.raises(NoSuchKey):
+        keys.revoke(alone.id, "another")
+    keys.revoke(alone.id, "t")
+    clock.now += 11
+    assert [keys.check(secret) is not None for secret in (of_short, of_long, single)] == [False, True, False]
+    keys.revoke(long.id)
+    assert keys.check(of_long) is None
 
 
 @pytest.mark.parametrize(

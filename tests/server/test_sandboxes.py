@@ -111,6 +111,18 @@ def test_a_policy_over_http_cannot_look_at_the_servers_files(client: httpx.Clien
 
 
 @pytest.mark.parametrize(
+    ("limits", "named"), [({"output": "4GiB"}, "output"), ({"disk": "100GiB"}, "disk"), ({"cpus": 1000}, "cpus")]
+)
+def test_a_policy_over_http_cannot_ask_for_more_than_the_operator_allows(
+    client: httpx.Client, limits: dict[str, object], named: str
+) -> None:
+    error = client.post("/v1/sandboxes", json={"policy": {**TINY, "limits": limits}}).json()["error"]
+    assert (error["code"], f"limits.{named} may be" in error["message"]) == ("policy_error", True)
+    policy = {**TINY, "accept_unenforced": ["memory"]}
+    assert client.post("/v1/sandboxes", json={"policy": policy}).json()["error"]["code"] == "policy_error"
+
+
+@pytest.mark.parametrize(
     "policy", [{"imag": "x"}, {"limits": {"memory": "1 banana"}}, {"boundary": "fake"}, {"image": "../../etc"}]
 )
 def test_a_wrong_policy_is_the_callers_error_with_a_remedy(client: httpx.Client, policy: dict[str, object]) -> None:

@@ -120,7 +120,7 @@ def _tenants(configuration: Configuration, places: Places, boundary: GvisorBound
     )
 
     def allowance_of(tenant: str) -> Allowance:
-        return _allowance(configuration, tenant)
+        return _allowance(configuration, tenant) if tenant else Allowance()  # spares are nobody's yet
 
     agents = places.paths.data / "agents"
     admission = Admission(capacity, allowance_of, free_memory=available_memory)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dayfly.errors import HostError
-from dayfly.journal.entry import ENDED, OPENED, Entry, Head
+from dayfly.journal.entry import ENDED, OPENED, SERVER, Entry, Head
 
 __all__ = ["Content", "Reader", "SignedHead", "Stored", "open_for_reading", "open_for_writing", "translate"]
 
@@ -33,6 +33,7 @@ CREATE TABLE contents (
 CREATE TABLE heads (chain TEXT PRIMARY KEY, number INTEGER NOT NULL, hash BLOB NOT NULL, signature BLOB NOT NULL) STRICT;
 CREATE TABLE beginnings (chain TEXT PRIMARY KEY, number INTEGER NOT NULL, hash BLOB NOT NULL, signature BLOB NOT NULL) STRICT;
 CREATE INDEX entries_by_time ON entries (at);
+CREATE INDEX entries_by_tenant ON entries (tenant, id);
 CREATE TRIGGER entries_stay BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
 CREATE TRIGGER entries_remain BEFORE DELETE ON entries
   WHEN OLD.number > coalesce((SELECT number FROM beginnings WHERE chain = OLD.chain), 0)
@@ -82,7 +83,9 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version == 0:
         connection.executescript(f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
-    elif version != SCHEMA_VERSION:
+    elif version == SCHEMA_VERSION:
+        connection.execute("CREATE INDEX IF NOT EXISTS entries_by_tenant ON entries (tenant, id)")
+    else:
         raise HostError(
             f"{path} is of version {version}, this dayfly writes {SCHEMA_VERSION}", remedy="use a newer dayfly"
         )
@@ -112,12 +115,13 @@ class Reader:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def entries(self, chain: str | None = None, *, after: int = 0) -> Iterator[Stored]:
-        """Of one chain, or of all, in the order of writing, with an id above ``after``."""
-        which = "" if chain is None else "AND chain = ?"
-        query = f"SELECT {_COLUMNS} FROM entries WHERE id > ? {which} ORDER BY id"  # noqa: S608 - constants
+    def entries(self, chain: str | None = None, *, after: int = 0, tenant: str | None = None) -> Iterator[Stored]:
+        """Of one chain or of all, of one tenant or of all, in the order of writing, with an id above ``after``."""
+        wanted = {name: value for name, value in (("chain", chain), ("tenant", tenant)) if value is not None}
+        which = "".join(f" AND {name} = ?" for name in wanted)
+        query = f"SELECT {_COLUMNS} FROM entries WHERE id > ?{which} ORDER BY id"  # noqa: S608 - constants
         with closing(open_for_reading(self._path)) as connection:
-            for row in connection.execute(query, (after,) if chain is None else (after, chain)):
+            for row in connection.execute(query, (after, *wanted.values())):
                 yield stored(row)
 
     def contents(self, entry: int) -> list[Content]:
@@ -141,10 +145,14 @@ class Reader:
             query = f"SELECT {_COLUMNS} FROM entries ORDER BY id DESC LIMIT ?"  # noqa: S608 - constants
             return [stored(row) for row in connection.execute(query, (count,))][::-1]
 
-    def heads(self) -> list[SignedHead]:
-        """Where every chain stands, to be kept elsewhere."""
+    def heads(self, tenant: str | None = None) -> list[SignedHead]:
+        """Where every chain stands, to be kept elsewhere; or those of a tenant's sandboxes."""
         with closing(open_for_reading(self._path)) as connection:
-            return list(signed_heads(connection, "heads").values())
+            found = signed_heads(connection, "heads")
+            if tenant is None:
+                return list(found.values())
+            rows = connection.execute("SELECT DISTINCT chain FROM entries WHERE tenant = ?", (tenant,))
+            return [found[chain] for (chain,) in rows if chain in found and chain != SERVER]
 
 
 _COLUMNS = "id, chain, number, at, tenant, kind, facts, previous, hash"

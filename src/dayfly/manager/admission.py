@@ -1,7 +1,7 @@
 """Who may have another sandbox now: caps per tenant and for the machine, and a bounded queue for the latter.
 
-Laws: what was taken is given back once, and then goes to whoever has waited longest and fits. A tenant's own cap makes
-nobody wait: it is theirs to close something. Nothing waits for longer than ``patience``, and no more than ``waiting``.
+Laws: what was taken is given back once, and then goes to whoever has waited longest and fits; who wants more than there is
+blocks nobody. A tenant's own cap makes nobody wait: it is theirs to close something. Nothing waits for longer than ``patience``, and no more than ``waiting``.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dayfly.errors import AdmissionRefused
+from dayfly.errors import AdmissionRefused, InputError
 from dayfly.limits import GIB, Limits
 
 __all__ = ["Admission", "Allowance", "Capacity", "Share", "Totals", "available_memory"]
 
 TENANT_RETRY_SECONDS = 10.0
 """What a tenant at its own cap is told to wait: somebody must close a sandbox, which a person does."""
+
+MOST_WAITING_OF_TENANT = 8
+"""Of the queue's places: one tenant must not keep all others out of it."""
 
 MACHINE_RETRY_SECONDS = 2.0
 """What whoever finds the queue full is told to wait: sandboxes end all the time."""
@@ -113,14 +116,18 @@ class Admission:
         self._check_tenant(Share(tenant, int(limits.memory), limits.cpus))
 
     async def take(self, tenant: str, limits: Limits) -> Share:
-        """Room for a sandbox, at once or after a wait. Raises ``AdmissionRefused``."""
+        """Room for a sandbox, at once or after a wait. Raises ``AdmissionRefused``, and ``InputError`` for what never fits."""
         share = Share(tenant, int(limits.memory), limits.cpus)
         self._check_tenant(share)
-        if not self._queue and self._fits(share):
+        if share.memory > self.capacity.memory or share.cpus > self.capacity.cpus:
+            raise InputError("no machine of this size can have such a sandbox", remedy="ask for less memory or CPU")
+        if self._fits(share):
             self._count(share, 1)
             return share
         if len(self._queue) >= self._most_waiting:
             raise self._full("and too many wait already")
+        if sum(one.share.tenant == tenant for one in self._queue) >= MOST_WAITING_OF_TENANT:
+            raise self._full("and this tenant waits for several already")
         return await self._wait(share)
 
     def hand_over(self, share: Share, tenant: str) -> None:
@@ -156,6 +163,7 @@ class Admission:
         finally:
             if mine in self._queue:
                 self._queue.remove(mine)
+            self._grant()  # memory may have become free meanwhile, which nobody tells
         return share
 
     def _grant(self) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dayfly.boundaries.base import Boundary
-from dayfly.errors import DayflyError, HostError, InputError, PolicyError
+from dayfly.errors import HostError, InputError, PolicyError
 from dayfly.manager.admission import Admission, Share
 from dayfly.manager.mould import clear_abandoned
 from dayfly.manager.recorded import RecordedLife
@@ -79,18 +79,17 @@ class Manager:
         if self._admission is not None:
             self._admission.check(tenant, policy.limits)
         for spares in self._spares.values():
-            if spares.fits(policy) and (life := await spares.claim(policy, variables)) is not None:
-                await self._hand_over(life, tenant)
+            if not spares.fits(policy):
+                continue
+            life = await spares.claim(policy, variables, lambda life: self._hand_over(life, tenant))
+            if life is not None:
                 return life
         return await self._open(policy, variables, tenant)
 
-    async def _hand_over(self, life: RecordedLife, tenant: str) -> None:
+    def _hand_over(self, life: RecordedLife, tenant: str) -> None:
+        """The spare's share becomes the tenant's; it goes back when the sandbox ends. Raises ``AdmissionRefused``."""
         if self._admission is not None and life in self._shares:
-            try:
-                self._admission.hand_over(self._shares[life], tenant)
-            except DayflyError:
-                await life.close()
-                raise
+            self._admission.hand_over(self._shares[life], tenant)
 
     @property
     def templates(self) -> Sequence[Template]:
@@ -219,10 +218,13 @@ class Manager:
     async def close(self) -> None:
         """End every sandbox. Idempotent."""
         self._closed = True
-        await asyncio.gather(*(spares.close() for spares in self._spares.values()))
+        stopped = await asyncio.gather(*(spares.close() for spares in self._spares.values()), return_exceptions=True)
         lives = dict(self._lives)
         await asyncio.gather(*(life.close() for life in lives))
         await asyncio.gather(*lives.values())
+        for failure in stopped:  # not before every sandbox has ended
+            if failure is not None:
+                raise failure
 
 
 def embedded() -> Manager:

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
-from dayfly.errors import DayflyError, SandboxEnded
+from dayfly.errors import AdmissionRefused, DayflyError, HostError, SandboxEnded
 from dayfly.manager.recorded import RecordedLife
 from dayfly.sandbox import Suspended
 
@@ -54,15 +54,19 @@ class Mould:
             if self._suspended is None:
                 return life
         try:
-            return await self._restore(self._suspended)
+            life = await self._restore(self._suspended)
+            self._failures = 0
+            return life
+        except AdmissionRefused:  # the machine is full: that says nothing of the snapshot
+            raise
         except DayflyError:
             await self._give_up()
             return await self._warm()
 
     async def _taken(self, life: RecordedLife) -> Suspended | None:
         """A snapshot of it, after which it has ended; or nothing, and it goes on."""
-        place = await asyncio.to_thread(self._place)
         try:
+            place = await asyncio.to_thread(self._place)
             return await life.suspend(place / "snapshot")
         except SandboxEnded:
             await self._give_up()
@@ -76,12 +80,21 @@ class Mould:
         await asyncio.to_thread(self.close)
 
     def _place(self) -> Path:
+        """Raises ``HostError``."""
+        try:
+            return self._make_place()
+        except OSError as error:
+            raise HostError(
+                f"no place for a snapshot in {self._directory}: {error.strerror}", remedy="free some space there"
+            ) from error
+
+    def _make_place(self) -> Path:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         place = self._directory / secrets.token_hex(8)
         place.mkdir(mode=0o700)
+        self._made = place
         self._lease = os.open(place / LEASE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lease, fcntl.LOCK_EX)
-        self._made = place
         return place
 
     def close(self) -> None:
@@ -89,9 +102,17 @@ class Mould:
         self._suspended = None
         if self._lease >= 0 and self._made is not None:
             with suppress(OSError):  # what cannot be removed now is for ``clear_abandoned``
-                shutil.rmtree(self._made)
+                _remove(self._made)
             os.close(self._lease)
             self._lease = -1
+
+
+def _remove(place: Path) -> None:
+    """The lease last: whoever is killed meanwhile leaves what can still be found."""
+    for part in place.iterdir():
+        if part.name != LEASE:
+            shutil.rmtree(part)
+    shutil.rmtree(place)
 
 
 def clear_abandoned(directory: Path) -> None:
@@ -103,7 +124,7 @@ def clear_abandoned(directory: Path) -> None:
             continue
         try:
             fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(place)
+            _remove(place)
         except BlockingIOError:
             continue
         finally:

@@ -11,12 +11,15 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from dayfly.errors import DayflyError
+from dayfly.errors import DayflyError, SandboxEnded
 from dayfly.manager.ledger import MAX_HEAD, Record
-from dayfly.sandbox import Life
-from dayfly.spec import Execution, ProcessResult
+from dayfly.sandbox import ExecutionSink, Life
+from dayfly.spec import Execution, ProcessResult, Result
 
 __all__ = ["RecordedLife"]
+
+MAX_CODE = 64 * 1024
+"""Bytes of code that are written down; its digest stands for the rest."""
 
 MAX_ARGUMENTS = 4096
 """Characters of a command line that are written down; its digest stands for the rest."""
@@ -39,6 +42,42 @@ class _Measured:
         return {"size": self._size, "sha256": self._digest.hexdigest()}
 
 
+class _Tap:
+    """Measures what a run prints, on its way to ``sink``."""
+
+    def __init__(self, sink: ExecutionSink | None) -> None:
+        self._sink = sink
+        self._measured = {"stdout": _Measured(), "stderr": _Measured()}
+        self._heads = {"stdout": b"", "stderr": b""}
+
+    def _take(self, name: str, text: str) -> None:
+        data = self._measured[name].add(text.encode("utf-8", "replace"))
+        if len(self._heads[name]) < MAX_HEAD:
+            self._heads[name] = (self._heads[name] + data)[:MAX_HEAD]
+
+    async def stdout(self, text: str) -> None:
+        self._take("stdout", text)
+        if self._sink is not None:
+            await self._sink.stdout(text)
+
+    async def stderr(self, text: str) -> None:
+        self._take("stderr", text)
+        if self._sink is not None:
+            await self._sink.stderr(text)
+
+    async def result(self, result: Result) -> None:
+        if self._sink is not None:
+            await self._sink.result(result)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {name: measured.facts for name, measured in self._measured.items()}
+
+    @property
+    def heads(self) -> dict[str, bytes]:
+        return {name: head for name, head in self._heads.items() if head}
+
+
 class RecordedLife(Life):
     """``record`` is set when it becomes somebody's; without one it is a plain ``Life``."""
 
@@ -55,37 +94,26 @@ class RecordedLife(Life):
         record = self.record
         if record is None or not isinstance(code, str):
             return await super().execute(code, **options)
-        number = next(self._numbers)
-        what = {"number": number, "language": options.get("language", "python"), "context": options.get("context")}
-        record.begin("execution.started", what, code=code.encode("utf-8", "surrogatepass"))
+        self._ensure_live()
+        number, content = next(self._numbers), code.encode("utf-8", "surrogatepass")
+        names = {name: str(options.get(name))[:256] for name in ("language", "context") if options.get(name)}
+        what = {"number": number, **_printable(names), "code": _measured_of(content)}
+        record.begin("execution.started", what, code=content[:MAX_CODE])
+        tap = _Tap(options.pop("sink", None))
         try:
-            done = await super().execute(code, **options)
-        except BaseException as error:
-            record.note("execution.failed", {"number": number, "error": type(error).__name__})
+            done = await super().execute(code, sink=tap, **options)
+        except BaseException as error:  # also of a caller who is gone: what it printed is known all the same
+            facts = {"number": number, "error": type(error).__name__, **tap.facts}
+            record.note("execution.failed", facts, **tap.heads)
             raise
-        self._note_execution(record, number, done)
+        record.note("execution.ended", {"number": number, **_described(done), **tap.facts}, **tap.heads)
         return done
-
-    def _note_execution(self, record: Record, number: int, done: Execution) -> None:
-        outputs = {"stdout": done.stdout.encode("utf-8", "replace"), "stderr": done.stderr.encode("utf-8", "replace")}
-        facts = {
-            "number": number,
-            "outcome": done.outcome.value,
-            "error": done.error.name[:256] if done.error else None,
-            "exit_code": done.exit_code,
-            "limit": done.limit,
-            "dropped": done.dropped,
-            "duration": round(done.duration, 6),
-            "cpu_seconds": round(done.cpu_seconds, 6),
-            "results": len(done.results),
-            **{name: _measured_of(data) for name, data in outputs.items()},
-        }
-        record.note("execution.ended", facts, **{name: data[:MAX_HEAD] for name, data in outputs.items() if data})
 
     async def start_process(self, argv: Sequence[str], **options: Any) -> Any:
         """See ``Life.start_process``."""
         if self.record is None:
             return await super().start_process(argv, **options)
+        self._ensure_live()
         line = " ".join(map(str, argv))
         facts = {
             "argv": _measured_of(line.encode("utf-8", "replace")),
@@ -141,11 +169,19 @@ class RecordedLife(Life):
 
     async def configure(self, env: Mapping[str, str]) -> None:
         """See ``Life.configure``. Names only: values may be secrets."""
-        self._note_first("environment.set", {"names": sorted(map(str, env))[:1000]})
+        self._note_first(
+            "environment.set", {"count": len(env), "names": [str(name)[:64] for name in sorted(env)[:100]]}
+        )
         await super().configure(env)
+
+    def _ensure_live(self) -> None:
+        """Nothing is written behind a sandbox's end. Raises ``SandboxEnded``."""
+        if self.end_reason is not None:
+            raise SandboxEnded(self.end_reason.value, self.end_detail)
 
     def _note_first(self, kind: str, facts: Mapping[str, Any]) -> None:
         if self.record is not None:
+            self._ensure_live()
             self.record.begin(kind, _printable(facts))
 
     async def _measured(self, kind: str, path: str, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -177,6 +213,19 @@ class RecordedLife(Life):
             raise
         finally:
             self.record.note(kind, _printable({"path": str(path), "error": problem, **measured.facts}))
+
+
+def _described(done: Execution) -> dict[str, Any]:
+    return {
+        "outcome": done.outcome.value,
+        "error": done.error.name[:256] if done.error else None,
+        "exit_code": done.exit_code,
+        "limit": done.limit,
+        "dropped": done.dropped,
+        "duration": round(done.duration, 6),
+        "cpu_seconds": round(done.cpu_seconds, 6),
+        "results": len(done.results),
+    }
 
 
 def _measured_of(data: bytes) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from dayfly.errors import BoundaryUnusable, DayflyError, PolicyError
+from dayfly.errors import BoundaryUnusable, DayflyError, HostError, PolicyError
 from dayfly.manager.mould import Mould
 from dayfly.manager.recorded import RecordedLife
 from dayfly.manager.templates import Template, fits, preloading
@@ -74,9 +74,15 @@ class Spares:
     def fits(self, policy: Policy) -> bool:
         return fits(self.template.policy, policy)
 
-    async def claim(self, policy: Policy, env: Mapping[str, str]) -> RecordedLife | None:
-        """A spare that is now the caller's, under its policy and with its environment; ``None`` if there is none."""
+    async def claim(
+        self, policy: Policy, env: Mapping[str, str], take: Callable[[RecordedLife], None] = lambda life: None
+    ) -> RecordedLife | None:
+        """A spare that is now the caller's, under its policy and with its environment; ``None`` if there is none.
+
+        ``take`` is called before anything is done to it; what it raises leaves the spare where it was.
+        """
         while self._ready:
+            take(self._ready[0][1])
             _, life = self._ready.popleft()
             self._refill_at = asyncio.get_running_loop().time() + REFILL_PAUSE
             self._release(life)
@@ -136,6 +142,9 @@ class Spares:
             life = await (self._warm_one() if self._mould is None else self._mould.cast())
         except DayflyError as error:
             self.failure = error
+            return False
+        except Exception as error:  # noqa: BLE001 - whatever it was, the next attempt may go well
+            self.failure = HostError(f"a spare could not be made: {type(error).__name__}: {error}")
             return False
         self.failure = None
         self._ready.append((asyncio.get_running_loop().time(), life))

@@ -28,6 +28,9 @@ LOOK_SECONDS = 5.0
 
 NO_TENANT = ""
 
+MAX_NAMES = 16 * 1024
+"""Bytes of names of environment variables in one entry."""
+
 
 @dataclass(frozen=True)
 class TenantUsage:
@@ -132,8 +135,12 @@ class Tenants:
             raise
         life.keep_record(self._ledger.of(life.id, tenant))
         made = Registration(life, tenant, conversation, template, env=dict(env))
+        try:
+            self._note(made, OPENED, _described(made))  # first: what is not written down is not handed out
+        except BaseException:
+            await asyncio.shield(life.close())
+            raise
         self._registry.add(made)
-        self._note(made, OPENED, _described(made))
         self._following[made] = asyncio.ensure_future(self._follow(made))
         return made
 
@@ -224,10 +231,25 @@ def _described(made: Registration) -> dict[str, object]:
     return {
         "conversation": made.conversation,
         "template": made.template,
-        "policy": policy.model_dump(mode="json"),
-        "environment": sorted(made.env)[:1000],
+        "policy": policy.model_dump(mode="json", exclude={"mounts"}),
+        "mounts": [
+            mount.target for mount in policy.mounts
+        ],  # the tenant reads this: where they come from is the operator's
+        "environment": _names(made.env),
         "limits": {report.name: report.enforcement.value for report in made.life.limits},
     }
+
+
+def _names(env: Mapping[str, str]) -> list[str]:
+    """The first ones, by name, as far as an entry has room."""
+    found: list[str] = []
+    room = MAX_NAMES
+    for name in sorted(env):
+        room -= 12 * len(name)  # as escapes in JSON
+        if room < 0:
+            return [*found, "..."]
+        found.append(name)
+    return found
 
 
 def _digest(env: Mapping[str, str]) -> str:

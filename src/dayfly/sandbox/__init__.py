@@ -4,7 +4,8 @@ Law: the agent is hostile. What it sends is bounded and typed by ``dayfly.wire``
 here, and everything about time and ends is decided by the host's clock and the boundary's word, never by the agent's.
 """
 
+from dayfly.sandbox.executions import ExecutionSink
 from dayfly.sandbox.life import Life
 from dayfly.sandbox.snapshot import Suspended
 
-__all__ = ["Life", "Suspended"]
+__all__ = ["ExecutionSink", "Life", "Suspended"]

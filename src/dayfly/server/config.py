@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import Field, model_validator
 
 from dayfly.errors import InputError, PolicyError
-from dayfly.limits import ByteSize, Checked, Unfit
+from dayfly.limits import GIB, MIB, ByteSize, Checked, Limits, Unfit
 from dayfly.policy import Policy
 
 __all__ = ["Configuration", "Overcommit", "TemplateEntry", "TenantCaps", "Tls", "load_configuration"]
@@ -46,6 +46,23 @@ class Overcommit(Checked):
     """Some 20 MB of memory each when idle."""
     factor: float = Field(10.0, ge=1, le=1000)
     """Times the machine's memory and cores. Ten: conversations mostly wait for a model or a person."""
+
+
+CEILINGS = Limits(
+    cpus=16,
+    memory=64 * GIB,
+    processes=4096,
+    disk=20 * GIB,
+    shm=4 * GIB,
+    open_files=65536,
+    output=64 * MIB,
+    run_seconds=86400,
+    run_cpu_seconds=86400,
+    lifetime_seconds=14 * 86400,
+    idle_seconds=14 * 86400,
+    cpu_seconds=10 * 86400,
+)
+"""What no tenant's own policy may go beyond. Output is gathered in the server's memory, and disks are not summed."""
 
 
 class TemplateEntry(Checked):
@@ -93,6 +110,9 @@ class Configuration(Checked):
 
     default_caps: TenantCaps = TenantCaps()
     """Of tenants that are not listed."""
+
+    ceilings: Limits = CEILINGS
+    """The most that a policy over HTTP may ask for, limit by limit. Templates are the operator's, and may have more."""
 
     tenants: Mapping[str, TenantCaps] = {}
     templates: Mapping[str, TemplateEntry] = {}

@@ -7,6 +7,7 @@ Host header must be a name of loopback, and a request that says it comes from a 
 
 from __future__ import annotations
 
+import re
 from time import perf_counter
 from urllib.parse import urlsplit
 
@@ -130,9 +131,19 @@ def _host(header: str) -> str | None:
         return None
 
 
+_UPLOADS = {
+    "PUT": re.compile(r"/v1/sandboxes/[^/]+/(files|tree)"),
+    "POST": re.compile(r"/v1/sandboxes/[^/]+/processes/[0-9]+/stdin"),
+}
+"""The routes that stream their body: no other is read without a cap, also not one whose last part is a name of the caller's."""
+
+
 def _is_upload(scope: Scope) -> bool:
     """Whether the body is content, which is streamed, and which the sandbox's own limits bound."""
-    return scope["type"] == "http" and bool(scope["method"] == "PUT" or scope["path"].endswith("/stdin"))
+    if scope["type"] != "http":
+        return False
+    uploads = _UPLOADS.get(scope["method"])
+    return uploads is not None and uploads.fullmatch(scope["path"]) is not None
 
 
 def _length(header: str) -> int:

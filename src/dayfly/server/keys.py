@@ -44,7 +44,8 @@ _COLUMNS = "id, kind, tenant, name, scopes, sandbox, created, expires, revoked"
 
 @dataclass(frozen=True)
 class Key:
-    """What is known of a secret. Times are seconds since 1970; ``sandbox`` is the only one that a token is for."""
+    """What is known of a secret. Times are seconds since 1970; ``sandbox`` is the only one that a token is for, and its
+    ``name`` is the id of the key that made it."""
 
     id: str
     kind: str
@@ -84,7 +85,16 @@ class Keys:
         if not hmac.compare_digest(row[0], _digest(match[3])) or row[1] is None:
             return None
         key = _key(row[1:])
-        return key if key.is_valid(self._now()) and key.kind.startswith(match[1]) else None
+        return key if key.kind.startswith(match[1]) and self._holds(key) else None
+
+    def _holds(self, key: Key) -> bool:
+        """Whether it is valid now; a token is as long as the key that made it."""
+        if not key.is_valid(self._now()):
+            return False
+        if key.kind == KEY:
+            return True
+        row = self._connection.execute(f"SELECT {_COLUMNS} FROM secrets WHERE id = ?", (key.name,)).fetchone()  # noqa: S608
+        return row is not None and _key(row).is_valid(self._now())
 
     def create(
         self, tenant: str, name: str, scopes: Iterable[str], *, expires_in: float | None = None
@@ -93,9 +103,9 @@ class Keys:
         given = _scopes(scopes)
         return self._add(KEY, _name("tenant", tenant), _name("key", name), given, None, expires_in)
 
-    def create_token(self, tenant: str, sandbox: str, seconds: float) -> tuple[Key, str]:
-        """A token for one sandbox. Raises ``InputError``."""
-        return self._add(TOKEN, tenant, "", (RUN,), sandbox, seconds)
+    def create_token(self, tenant: str, sandbox: str, seconds: float, by: str) -> tuple[Key, str]:
+        """A token for one sandbox, which ends with the key ``by`` at the latest. Raises ``InputError``."""
+        return self._add(TOKEN, tenant, by, (RUN,), sandbox, seconds)
 
     def list(self, tenant: str | None = None) -> Sequence[Key]:
         """The API keys of a tenant, or of all, the revoked ones too."""
@@ -106,14 +116,23 @@ class Keys:
         return [_key(row) for row in rows]
 
     def revoke(self, identity: str, tenant: str | None = None) -> Key:
-        """From now on nothing can be done with it. Raises ``NoSuchKey``, also for a key of another tenant."""
-        found = next((key for key in self.list(tenant) if key.id == identity), None)
-        if found is None:
+        """From now on nothing can be done with it, nor with the tokens that it made. A token's id will do, too.
+
+        Raises ``NoSuchKey``, also for what is another tenant's.
+        """
+        found = self._find(identity)
+        if found is None or tenant not in (None, found.tenant):
             raise NoSuchKey(f"no key {identity!a:.80}", remedy="list the keys that are there")
         with writing(self._path) as connection:
             change = "UPDATE secrets SET revoked = ? WHERE id = ? AND revoked IS NULL"
             connection.execute(change, (self._now(), identity))
         return found
+
+    def _find(self, identity: str) -> Key | None:
+        query = f"SELECT {_COLUMNS} FROM secrets WHERE id = ?"  # noqa: S608 - constants
+        with closing(open_state(self._path)) as connection:
+            row = connection.execute(query, (identity,)).fetchone()
+        return None if row is None else _key(row)
 
     def _add(
         self, kind: str, tenant: str, name: str, scopes: tuple[str, ...], sandbox: str | None, seconds: float | None

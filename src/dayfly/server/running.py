@@ -32,6 +32,9 @@ MOST_OF_RUN = 8 * MIB
 MOST_UNDER_WAY = 32
 """Kept runs of one tenant that go on at a time."""
 
+MOST_UNNAMED = 256
+"""Runs of all tenants that go on although nobody waits for their whole answer any more."""
+
 MOST_OF_TENANT = 256 * MIB
 """Bytes of the events of one tenant's kept runs that have ended: as much as those under way may have."""
 
@@ -115,7 +118,7 @@ class Run:
         self.target = target
         self._interrupted = False
         self._registration = registration
-        self._body = body
+        self._body: ExecutionBody | None = body
         self._metrics = metrics
         self.task = asyncio.ensure_future(self._perform())
 
@@ -139,7 +142,8 @@ class Run:
 
     async def _execute(self) -> Execution:
         begun = asyncio.get_running_loop().time()
-        life, body = self._registration.life, self._body
+        life, body, self._body = self._registration.life, self._body, None  # a kept run does not keep its code
+        assert body is not None
         try:
             return await life.execute(
                 body.code,
@@ -162,6 +166,7 @@ class Executions:
 
     def __init__(self) -> None:
         self._runs: dict[tuple[str, str], Run] = {}
+        self._timers: dict[tuple[str, str], asyncio.TimerHandle] = {}
         self._unnamed: set[asyncio.Task[Execution]] = set()
 
     def __len__(self) -> int:
@@ -183,7 +188,10 @@ class Executions:
         return run
 
     def keep(self, work: Coroutine[Any, Any, Execution]) -> asyncio.Task[Execution]:
-        """Let a run go on, whoever waits for it."""
+        """Let a run go on, whoever waits for it. Raises ``BusyError``."""
+        if len(self._unnamed) >= MOST_UNNAMED:
+            work.close()
+            raise BusyError(f"{MOST_UNNAMED} runs are kept without an id", remedy="ask for NDJSON, or try again later")
         task = asyncio.ensure_future(work)
         self._unnamed.add(task)
         task.add_done_callback(self._unnamed.discard)
@@ -203,11 +211,15 @@ class Executions:
             self._forget(run)
             return
         run.target.close()
-        asyncio.get_running_loop().call_later(KEPT_SECONDS, self._forget, run)
+        timer = asyncio.get_running_loop().call_later(KEPT_SECONDS, self._forget, run)
+        self._timers[run.sandbox, run.id] = timer  # it would hold what is forgotten before
         self._bound(run.tenant)
 
     def _forget(self, run: Run) -> None:
         self._runs.pop((run.sandbox, run.id), None)
+        timer = self._timers.pop((run.sandbox, run.id), None)
+        if timer is not None:
+            timer.cancel()
 
     def _kept(self, tenant: str) -> list[tuple[Run, Log]]:
         """The oldest first."""

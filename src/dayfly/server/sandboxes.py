@@ -9,6 +9,7 @@ from fastapi import APIRouter, Header, Path
 from fastapi.requests import Request
 
 from dayfly.errors import InputError, PolicyError, SandboxEnded
+from dayfly.limits import Limits
 from dayfly.manager import Registration
 from dayfly.policy import Policy, parse_policy
 from dayfly.server.answers import Answer
@@ -91,8 +92,15 @@ async def one_of_them(registration: Seen) -> Answer:
 
 @routes.get("/sandboxes/{sandbox}/explain", response_model=dict[str, Any])
 async def explain(registration: Seen) -> Answer:
-    """What was generated for it."""
-    return Answer(dict(registration.life.explain()))
+    """What keeps it: the boundary, its version, each limit and how. Not the paths of this machine."""
+    told = registration.life.explain()
+    runsc = told.get("runsc") or {}
+    shown = {
+        "boundary": registration.life.policy.boundary,
+        "version": runsc.get("version"),
+        "limits": told.get("limits"),
+    }
+    return Answer(shown)
 
 
 @routes.get("/sandboxes/{sandbox}/usage", response_model=Usage)
@@ -116,11 +124,11 @@ async def environment(registration: Used, body: EnvironmentBody) -> Answer:
 
 
 @routes.post("/sandboxes/{sandbox}/token", response_model=TokenMade)
-async def token(registration: Owned, body: TokenBody, services: HasServices) -> Answer:
+async def token(registration: Owned, caller: Runner, body: TokenBody, services: HasServices) -> Answer:
     """A token with which this sandbox can be used, and nothing else done."""
     ensure_live(registration)
     key, secret = await asyncio.to_thread(
-        services.keys.create_token, registration.tenant, registration.id, body.seconds
+        services.keys.create_token, registration.tenant, registration.id, body.seconds, caller.key
     )
     services.note("token.created", registration.tenant, {"id": key.id, "sandbox": registration.id})
     return Answer(TokenMade(secret, key.expires))
@@ -151,7 +159,7 @@ def ensure_live(registration: Registration) -> Registration:
 def _policy(wanted: OpeningBody, services: Services) -> Policy:
     """Raises ``PolicyError``, ``InputError`` or ``NoSuchTemplate``."""
     if wanted.template is None:
-        return _foreign(wanted.policy or {})
+        return _foreign(wanted.policy or {}, services.configuration.ceilings)
     if wanted.policy is not None:
         raise InputError("give a policy or a template, not both", remedy="leave one of them out")
     for template in services.tenants.templates:
@@ -160,11 +168,19 @@ def _policy(wanted: OpeningBody, services: Services) -> Policy:
     raise NoSuchTemplate(f"no template {wanted.template!a:.80}", remedy="GET /v1/templates lists those that are there")
 
 
-def _foreign(policy: dict[str, Any]) -> Policy:
-    """A policy of somebody who may not read this machine's files: looking at a mount would already tell what exists."""
+def _foreign(policy: dict[str, Any], ceilings: Limits) -> Policy:
+    """A policy of somebody who may not read this machine's files (looking at a mount would already tell what exists), nor
+    have more of it than the operator allows. Raises ``PolicyError``."""
     if policy.get("mounts"):
         raise PolicyError(
             "mounts name files of the server's machine: over HTTP no policy may have them",
             remedy="upload the files, or have the server's operator make a template that mounts them",
         )
-    return parse_policy(policy)
+    if policy.get("accept_unenforced"):
+        raise PolicyError("which limits may go unenforced is for the server's operator to say", remedy="leave it out")
+    parsed = parse_policy(policy)
+    for name, asked in parsed.limits:
+        most = getattr(ceilings, name)
+        if asked > most:
+            raise PolicyError(f"limits.{name} may be {most:g} here at most, not {asked:g}", remedy="ask for less")
+    return parsed
