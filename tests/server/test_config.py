@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dayfly.errors import HostError, InputError
-from dayfly.limits import GIB
+from dayfly.limits import GIB, MIB
 from dayfly.server import Configuration, Listener, Readiness, load_configuration, start_logging
 from dayfly.server.logs import log, log_request
 
@@ -61,8 +61,16 @@ def test_the_example_on_the_page_is_whole_and_loads(place: Path) -> None:
     for name in Configuration.model_fields:
         assert re.search(rf"^#? ?(\[)?{name}\b", example, re.MULTILINE), f"{name} is missing"
     defaults = load_configuration(None)
-    told = found.model_dump(exclude={"default_caps", "tenants", "templates"})
-    assert told == defaults.model_dump(exclude={"default_caps", "tenants", "templates"})
+    shown = {"default_caps", "tenants", "templates", "ceilings"}
+    assert found.model_dump(exclude=shown) == defaults.model_dump(exclude=shown)
+    assert all(
+        getattr(found.ceilings, name) == getattr(defaults.ceilings, name) for name in found.ceilings.model_fields_set
+    )
+
+
+def test_one_ceiling_leaves_the_others_as_they_are(place: Path) -> None:
+    found = load_configuration(written(place, '[ceilings]\noutput = "1MiB"\n')).ceilings
+    assert (found.output, found.memory, found.processes) == (MIB, 64 * GIB, 4096)
 
 
 def test_without_a_file_the_defaults_hold() -> None:

@@ -48,21 +48,21 @@ class Overcommit(Checked):
     """Times the machine's memory and cores. Ten: conversations mostly wait for a model or a person."""
 
 
-CEILINGS = Limits(
-    cpus=16,
-    memory=64 * GIB,
-    processes=4096,
-    disk=20 * GIB,
-    shm=4 * GIB,
-    open_files=65536,
-    output=64 * MIB,
-    run_seconds=86400,
-    run_cpu_seconds=86400,
-    lifetime_seconds=14 * 86400,
-    idle_seconds=14 * 86400,
-    cpu_seconds=10 * 86400,
-)
-"""What no tenant's own policy may go beyond. Output is gathered in the server's memory, and disks are not summed."""
+class Ceilings(Limits):
+    """What no tenant's own policy may go beyond. Output is gathered in the server's memory, and disks are not summed."""
+
+    cpus: float = 16
+    memory: ByteSize = 64 * GIB
+    processes: int = 4096
+    disk: ByteSize = 20 * GIB
+    shm: ByteSize = 4 * GIB
+    open_files: int = 65536
+    output: ByteSize = 64 * MIB
+    run_seconds: float = 86400
+    run_cpu_seconds: float = 86400
+    lifetime_seconds: float = 14 * 86400
+    idle_seconds: float = 14 * 86400
+    cpu_seconds: float = 10 * 86400
 
 
 class TemplateEntry(Checked):
@@ -111,7 +111,7 @@ class Configuration(Checked):
     default_caps: TenantCaps = TenantCaps()
     """Of tenants that are not listed."""
 
-    ceilings: Limits = CEILINGS
+    ceilings: Ceilings = Ceilings()
     """The most that a policy over HTTP may ask for, limit by limit. Templates are the operator's, and may have more."""
 
     tenants: Mapping[str, TenantCaps] = {}
