@@ -76,6 +76,7 @@ async def test_cancelling_the_opening_cancels_it_below() -> None:
     assert landlord.cancelled == 1
 
 
+@embedded_only  # the room of a server lives on a loop of its own
 async def test_closing_goes_on_when_the_wait_for_it_is_cancelled(landlord: Landlord) -> None:
     sandbox = await AsyncSandbox(opener=landlord).open()
     closing = asyncio.ensure_future(sandbox.close())

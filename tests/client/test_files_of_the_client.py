@@ -17,7 +17,7 @@ from dayfly import AsyncSandbox, FileProblem, InputError, Sandbox, SandboxFileEr
 from dayfly.client.content import PIECE
 from dayfly.client.files import MAX_LISTED
 from dayfly.client.names import last_name, path_text
-from tests.client.room import Landlord
+from tests.client.room import Landlord, embedded_only
 
 
 async def generated() -> AsyncIterator[bytes]:
@@ -51,6 +51,7 @@ def test_content_of_any_other_kind_is_refused(sandbox: Sandbox, content: object)
         sandbox.files.write("f", content)  # type: ignore[arg-type]
 
 
+@embedded_only  # a socket has pieces of its own
 async def test_large_content_travels_in_bounded_pieces(landlord: Landlord) -> None:
     sizes: list[int] = []
 
