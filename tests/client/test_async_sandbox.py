@@ -252,6 +252,7 @@ async def test_a_port_inside_carries_bytes_both_ways(landlord: Landlord) -> None
         await port.write_eof()
 
 
+@embedded_only  # a server keeps the paths of its machine to itself
 async def test_explain_gives_what_the_boundary_was_told(landlord: Landlord) -> None:
     async with AsyncSandbox(opener=landlord) as sandbox:
         assert await sandbox.explain() == {"boundary": "a fake"}
