@@ -264,8 +264,13 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, SnapshotCalls):
 
     async def _is_busy(self) -> bool:
         """Whether something goes on inside by itself. Raises ``ProtocolError`` and ``LinkLost``."""
-        async with asyncio.timeout(BUSY_SECONDS):
-            return bool((await (await self._link.open(operations.USAGE, {})).answer())["busy"])
+        call = await self._link.open(operations.USAGE, {})
+        try:
+            async with asyncio.timeout(BUSY_SECONDS):
+                return bool((await call.answer())["busy"])
+        finally:
+            if not call.over:  # somebody needs the sandbox: nobody waits for this any more
+                call.abandon()
 
     def call_begins(self) -> None:
         self._rest.wake()

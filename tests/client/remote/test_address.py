@@ -68,6 +68,11 @@ def test_the_environment_says_what_the_caller_does_not(monkeypatch: pytest.Monke
     monkeypatch.setenv("DAYFLY_API_KEY", "dfk_one")
     assert find_address(None, None) == Address("http://one", "dfk_one")
     assert find_address("http://two", "dfk_two") == Address("http://two", "dfk_two")
+    assert find_address("http://one/", None) == Address("http://one", "dfk_one")
+    with pytest.raises(InputError, match="wants a key"):  # the key of one server is not shown to another
+        find_address("http://two", None)
+    monkeypatch.delenv("DAYFLY_URL")
+    assert find_address("http://two", None) == Address("http://two", "dfk_one")
 
 
 def test_a_key_without_an_address_is_a_mistake() -> None:

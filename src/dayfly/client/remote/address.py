@@ -44,8 +44,13 @@ def find_address(url: str | None, api_key: str | None) -> Address | None:
         if api_key is not None:
             raise InputError("api_key= is for a server, and there is no url", remedy=f"give url= or set {URL}")
         return None
-    key = os.environ.get(API_KEY) if api_key is None else api_key
-    return Address(_url(found), _key(key))
+    address = _url(found)
+    own = os.environ.get(URL)
+    if api_key is None and (
+        url is None or not own or _url(own) == address
+    ):  # the environment's key is for its own server
+        api_key = os.environ.get(API_KEY)
+    return Address(address, _key(api_key))
 
 
 def in_path(text: str) -> str:
