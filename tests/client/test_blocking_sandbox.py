@@ -86,7 +86,7 @@ def test_the_constructor_opens_and_the_block_ends(landlord: Landlord) -> None:
         assert sandbox.usage.memory == 1000
         assert sandbox.languages == ("python",)
         assert [limit.name for limit in sandbox.limits] == ["memory"]
-        assert sandbox.explain() == {"boundary": "a fake"}
+        assert "boundary" in sandbox.explain()
         assert repr(sandbox).startswith("<Sandbox ")
     with pytest.raises(SandboxEnded):
         sandbox.run_code("say a")

@@ -71,6 +71,9 @@ async def test_a_download_that_is_cancelled_while_it_begins_leaves_nothing(
         may_end.wait(10)
         return make(*arguments)  # type: ignore[arg-type]
 
+    discarded = threading.Event()
+    discard = files.PartFile.discard
+    monkeypatch.setattr(files.PartFile, "discard", lambda part: (discard(part), discarded.set()))
     monkeypatch.setattr(files, "_part_file", slowly)
     async with AsyncSandbox(opener=landlord) as sandbox:
         download = asyncio.ensure_future(sandbox.files.download("x", tmp_path / "x"))
@@ -78,9 +81,6 @@ async def test_a_download_that_is_cancelled_while_it_begins_leaves_nothing(
         download.cancel()
         with pytest.raises(asyncio.CancelledError):
             await download
-        discarded = threading.Event()
-        discard = files.PartFile.discard
-        monkeypatch.setattr(files.PartFile, "discard", lambda part: (discard(part), discarded.set()))
         may_end.set()
-        await asyncio.to_thread(discarded.wait, 10)
+        assert await asyncio.to_thread(discarded.wait, 10)
     assert list(tmp_path.iterdir()) == []

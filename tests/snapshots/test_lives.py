@@ -39,13 +39,13 @@ async def test_a_pause_keeps_the_kernel_the_files_and_what_runs_in_the_backgroun
 
 async def test_output_of_the_background_that_nobody_had_read_is_not_lost(house: House) -> None:
     async with house.life() as life:
+        await life.execute("import os; os.mkfifo('/tmp/go'); os.chmod('/tmp/go', 0o666)")
         process = await life.start_process(["/bin/bash", "-c", "seq 1 5000; read -r _ </tmp/go"], detached=True)
         await process.detach()
-        await life.execute("import os; os.mkfifo('/tmp/go'); os.chmod('/tmp/go', 0o666)")
         suspended = await life.suspend(house.new_directory())
     async with house.restored(suspended, keep_seeds=True) as other:
         again = await other.connect_process(process.pid)
-        await other.execute("_ = open('/tmp/go', 'w').write('go\\n')")
+        assert (await other.execute("_ = open('/tmp/go', 'w').write('go\\n')")).ok
         done = await again.wait()
     assert done.stdout.split() == [b"%d" % number for number in range(1, 5001)]
 
