@@ -110,7 +110,7 @@ def _check_keys(keys: Keys, configuration: Configuration) -> None:
 def _tenants(configuration: Configuration, places: Places, boundary: GvisorBoundary, journal: Journal) -> Tenants:
     from dayfly.agent_bundle import agent_for
     from dayfly.images import Store
-    from dayfly.manager import Admission, Capacity, Manager, Template, Tenants
+    from dayfly.manager import Admission, Allowance, Capacity, Manager, Template, Tenants
     from dayfly.manager.admission import available_memory
 
     machine = configuration.machine

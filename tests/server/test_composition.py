@@ -1,0 +1,52 @@
+"""What ``dayfly serve`` puts together: caps that are the tenants' own, and spares that are nobody's."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from dayfly.boundaries.gvisor import GvisorBoundary
+from dayfly.cli.serve import _tenants
+from dayfly.errors import AdmissionRefused
+from dayfly.paths import default_paths
+from dayfly.policy import Policy
+from dayfly.server import Places, load_configuration
+from tests.machine import image, short_directory
+
+CONFIG = """
+data = "{data}"
+[default_caps]
+sandboxes = 0
+[tenants.anna]
+sandboxes = 1
+[templates.small]
+policy = {{ image = "python" }}
+preload = ["json"]
+"""
+
+
+async def test_spares_are_kept_whatever_the_caps_and_claimed_by_who_may(tmp_path: Path) -> None:
+    image("python")
+    with short_directory() as data:
+        for shared in (default_paths().bin, default_paths().images):
+            (data / shared.name).symlink_to(shared)
+        file = tmp_path / "dayfly.toml"
+        file.write_text(CONFIG.format(data=data))
+        configuration = load_configuration(file)
+        places = Places.of(configuration)
+        tenants = _tenants(configuration, places, GvisorBoundary(places.paths), None)  # type: ignore[arg-type]
+        try:
+            (spares,) = tenants._manager._spares.values()
+            async with asyncio.timeout(60):
+                await spares.full()
+            with pytest.raises(AdmissionRefused):
+                await tenants.create("bert", Policy(image="python"), template="small")
+            assert len(spares) == 1
+            mine = await tenants.create("anna", Policy(image="python"), template="small")
+            assert len(spares) == 0
+            assert (await mine.life.execute("1+1")).text == "2"
+        finally:
+            await tenants.close()
+        assert list((data / "snapshots").iterdir()) == []
