@@ -51,6 +51,7 @@ class Room:
         self.state: dict[str, str] = {}
         self.interrupted = 0
         self.signals: list[int] = []
+        self.signalled = threading.Event()
         self.processes: list[FakeProcess] = []
         self.tree = b""  # what pack_tree gives, honest or not
         self.pages: list[tuple[list[str], bool]] | None = None  # what list_files gives, honest or not
@@ -114,8 +115,12 @@ class Room:
     async def list_processes(self) -> Sequence[ProcessInfo]:
         return [ProcessInfo(7, ("cat",), "/", True, False, None, None)]
 
-    async def signal_process(self, pid: int, signal: int) -> None:
+    def take_signal(self, signal: int) -> None:
         self.signals.append(signal)
+        self.signalled.set()
+
+    async def signal_process(self, pid: int, signal: int) -> None:
+        self.take_signal(signal)
         for process in self.processes:
             await process.react()
 
@@ -295,7 +300,7 @@ class FakeProcess:
         self.room.state["size"] = f"{rows}x{columns}"
 
     async def send_signal(self, signal: int) -> None:
-        self.room.signals.append(signal)
+        self.room.take_signal(signal)
         await self.react()
 
     async def react(self) -> None:

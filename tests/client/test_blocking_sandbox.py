@@ -11,7 +11,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -187,9 +186,7 @@ def test_ctrl_c_in_a_command_kills_it(
     press_ctrl_c_when(landlord.rooms[0].began)
     with pytest.raises(KeyboardInterrupt):
         sandbox.commands.run(["sleep"])
-    deadline = time.monotonic() + 10
-    while not landlord.rooms[0].signals and time.monotonic() < deadline:
-        time.sleep(0.005)  # a server hears of it a moment later
+    assert landlord.rooms[0].signalled.wait(10)  # a server hears of it a moment later
     assert landlord.rooms[0].signals in ([9], [15])  # 15: over a URL, before its start was told
 
 

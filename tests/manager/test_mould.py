@@ -117,13 +117,8 @@ async def test_a_full_machine_takes_nothing_from_the_snapshot(shop: Workshop) ->
     assert shop.kept == [kept]
 
 
-async def test_a_disk_without_room_costs_the_snapshot_and_not_the_spare(
-    shop: Workshop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(mould: Mould) -> Path:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Mould, "_make_place", full)
+async def test_a_place_that_cannot_be_made_costs_the_snapshot_and_not_the_spare(shop: Workshop) -> None:
+    shop.directory.write_text("a file where the directory should be")
     assert await shop.mould.cast() is cast(Any, shop.warmed[0])
     assert not shop.warmed[0].suspended
 

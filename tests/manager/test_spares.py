@@ -268,6 +268,20 @@ async def test_one_that_does_not_get_warm_is_ended_and_tried_again() -> None:
         assert len(opener.cells) == 2
 
 
+async def test_a_mistake_in_refilling_is_heard_of_at_once() -> None:
+    heard: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: heard.append(context))
+
+    async def mistaken(policy: Policy) -> RecordedLife:
+        raise NameError("no such name")
+
+    spares = Spares(Template("t", Policy()), mistaken)
+    await asyncio.sleep(0.1)
+    assert [str(context["exception"]) for context in heard] == ["no such name"]
+    with pytest.raises(NameError):
+        await spares.close()
+
+
 @pytest.mark.parametrize("bad", ["", "a b", "a;b", "a..b", "1x", "os.", "x" + chr(10)])
 def test_what_is_preloaded_is_a_module(bad: str) -> None:
     with pytest.raises(PolicyError, match="not a Python module"):

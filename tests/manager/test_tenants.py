@@ -12,7 +12,8 @@ import pytest_asyncio
 
 from dayfly.errors import AdmissionRefused, BudgetSpent, HostError, InputError, NoSuchSandbox, SandboxEnded
 from dayfly.limits import GIB, Limits
-from dayfly.manager import Allowance, Capacity, Template, registry
+from dayfly.manager import Allowance, Capacity, Template
+from dayfly.manager.registry import KEPT_SECONDS
 from dayfly.manager.tenants import LOOK_SECONDS
 from dayfly.policy import Policy
 from dayfly.spec import EndReason
@@ -41,14 +42,16 @@ async def test_a_sandbox_is_found_by_its_tenant_and_by_nobody_else(home: House) 
     assert not home.tenants.registrations("bert")
 
 
-async def test_an_ended_one_can_be_asked_why_for_an_hour(home: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_ended_one_can_be_asked_why_for_an_hour(home: House) -> None:
     mine = await home.tenants.create("anna", Policy())
     home.boundary.cells[mine.id].die(EndReason.MEMORY_LIMIT, "it grew")
     await mine.life.ended()
     await asyncio.sleep(0.1)
     found = home.tenants.find("anna", mine.id)
     assert (found.state, found.end_reason, found.end_detail) == ("ended", "memory_limit", "it grew")
-    monkeypatch.setattr(registry, "KEPT_SECONDS", -1.0)
+    home.wall += KEPT_SECONDS
+    assert home.tenants.find("anna", mine.id) is mine
+    home.wall += 1
     with pytest.raises(NoSuchSandbox):
         home.tenants.find("anna", mine.id)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dayfly.errors import NoSuchSandbox
@@ -27,9 +27,13 @@ class Registration:
     tenant: str
     conversation: str | None = None
     template: str | None = None
-    created: float = field(default_factory=time.time)
     ended: float | None = None
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    now: Callable[[], float] = field(default=time.time, repr=False)
+    created: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.created = self.now()
 
     @property
     def id(self) -> str:
@@ -43,7 +47,7 @@ class Registration:
     @property
     def expires(self) -> float:
         """When it ends at the latest, in seconds since 1970; of an ended one, when it did."""
-        return self.ended if self.ended is not None else time.time() + self.life.seconds_left
+        return self.ended if self.ended is not None else self.now() + self.life.seconds_left
 
     @property
     def cpu_seconds(self) -> float:
@@ -60,9 +64,10 @@ class Registration:
 
 
 class Registry:
-    """All sandboxes of all tenants, the ended ones for a while."""
+    """All sandboxes of all tenants, the ended ones for a while. ``now`` is the wall clock in seconds since 1970."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
+        self._now = now
         self._live: dict[str, Registration] = {}
         self._ended: dict[str, Registration] = {}  # in the order of their ends
 
@@ -71,7 +76,7 @@ class Registry:
 
     def ended(self, registration: Registration) -> None:
         """It has ended just now."""
-        registration.ended = time.time()
+        registration.ended = self._now()
         if self._live.pop(registration.id, None) is not None:
             self._ended[registration.id] = registration
         self._forget()
@@ -94,7 +99,7 @@ class Registry:
         return list(self._live.values())
 
     def _forget(self) -> None:
-        oldest = time.time() - KEPT_SECONDS
+        oldest = self._now() - KEPT_SECONDS
         for name, one in list(self._ended.items()):
             if (one.ended or 0.0) >= oldest and len(self._ended) <= MAX_ENDED:
                 return

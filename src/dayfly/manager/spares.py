@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from dayfly.errors import BoundaryUnusable, DayflyError, HostError, PolicyError
+from dayfly.errors import BoundaryUnusable, DayflyError, PolicyError
 from dayfly.manager.mould import Mould
 from dayfly.manager.recorded import RecordedLife
 from dayfly.manager.templates import Template, fits, preloading
@@ -64,6 +64,7 @@ class Spares:
         self._watching: dict[RecordedLife, asyncio.Task[None]] = {}
         self._refill_at = 0.0
         self._filling = asyncio.ensure_future(self._fill())
+        self._filling.add_done_callback(_tell_of_a_mistake)
 
     def __repr__(self) -> str:
         return f"<Spares {self.template.name!r}: {len(self._ready)} of {self.template.spares}>"
@@ -143,9 +144,6 @@ class Spares:
         except DayflyError as error:
             self.failure = error
             return False
-        except Exception as error:  # noqa: BLE001 - whatever it was, the next attempt may go well
-            self.failure = HostError(f"a spare could not be made: {type(error).__name__}: {error}")
-            return False
         self.failure = None
         self._ready.append((asyncio.get_running_loop().time(), life))
         self._watching[life] = asyncio.ensure_future(self._watch(life))
@@ -216,3 +214,10 @@ class Spares:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._changed.wait()
+
+
+def _tell_of_a_mistake(filling: asyncio.Task[None]) -> None:
+    """Refilling outlives what machines and images do; what ends it is a mistake in this program, and must be heard of now."""
+    if not filling.cancelled() and (error := filling.exception()) is not None:
+        context = {"message": "spares are not refilled any more", "exception": error, "task": filling}
+        asyncio.get_running_loop().call_exception_handler(context)

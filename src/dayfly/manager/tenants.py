@@ -61,7 +61,8 @@ class Tenants:
         self._allowance_of = allowance_of
         self._ledger = Ledger(journal)
         self._budget = Budget(now, lambda tenant: allowance_of(tenant).cpu_seconds_per_day)
-        self._registry = Registry()
+        self._now = now
+        self._registry = Registry(now)
         self._requests: Requests[Registration] = Requests()
         self._conversations: Conversations[Registration] = Conversations()
         self._following: dict[Registration, asyncio.Task[None]] = {}
@@ -134,7 +135,7 @@ class Tenants:
             self._ledger.append(SERVER_CHAIN, "admission.refused", facts, tenant, {})
             raise
         life.keep_record(self._ledger.of(life.id, tenant))
-        made = Registration(life, tenant, conversation, template, env=dict(env))
+        made = Registration(life, tenant, conversation, template, env=dict(env), now=self._now)
         try:
             self._note(made, OPENED, _described(made))  # first: what is not written down is not handed out
         except BaseException:

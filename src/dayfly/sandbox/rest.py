@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from dayfly.boundaries.base import Cell
+from dayfly.sandbox.inside import FAILURES
 
 __all__ = ["FREEZE_SECONDS", "Rest"]
 
@@ -19,9 +20,11 @@ FREEZE_SECONDS = 3.0
 MOST_SECONDS = 60.0
 """Between questions to an agent in whose sandbox something goes on; they double up to this."""
 
+_UNANSWERED: tuple[type[Exception], ...] = (TimeoutError, *FAILURES)
+
 
 class Rest:
-    """Freezes one cell when it may, on the running loop. ``is_busy`` asks inside; what it raises counts as busy."""
+    """Freezes one cell when it may, on the running loop. ``is_busy`` asks inside; one that cannot be asked is left running."""
 
     def __init__(self, cell: Cell, is_busy: Callable[[], Awaitable[bool]]) -> None:
         self._cell = cell
@@ -65,7 +68,7 @@ class Rest:
     async def _look(self) -> None:
         try:
             busy = await self._is_busy()
-        except Exception:  # noqa: BLE001 - whoever calls next hears of it
+        except _UNANSWERED:  # whoever calls next hears of it
             return
         self._asking = None  # from here on nothing waits
         if busy:

@@ -263,9 +263,9 @@ async def test_a_process_is_stopped_with_its_client_and_a_detached_one_is_not(
         attached = await lost.commands.start(["sleep", "600"])
         detached = await lost.commands.start(["sleep", "600"], detached=True)
         assert await running() == {attached.pid: True, detached.pid: True}
+        follower = await sandbox.commands.connect(attached.pid)
         way.cut()
-        while (await running()).get(attached.pid):
-            await asyncio.sleep(0.01)
+        await follower.wait()
         await lost.close()
     assert (await running())[detached.pid]
     again = await sandbox.commands.connect(detached.pid)
@@ -308,13 +308,13 @@ async def test_what_a_closed_object_followed_breaks_off(tenant: Tenant, sandbox:
     attached = await other.commands.start(["sleep", "600"])
     detached = await other.commands.start(["sleep", "600"], detached=True)
     watch = await other.files.watch(".")
+    follower = await sandbox.commands.connect(attached.pid)
     await other.close()
     for waiting in (attached.wait(), detached.wait(), watch.next()):
         with pytest.raises(InputError, match="this object was closed"):
             await waiting
-    while attached.pid in (left := {one.pid for one in await sandbox.commands.list() if one.running}):
-        await asyncio.sleep(0.01)
-    assert left == {detached.pid}
+    await follower.wait()
+    assert {one.pid for one in await sandbox.commands.list() if one.running} == {detached.pid}
 
 
 async def test_it_works_behind_a_reverse_proxy_with_a_base_path(tenant: Tenant) -> None:
