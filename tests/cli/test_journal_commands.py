@@ -73,7 +73,7 @@ def test_an_end_that_was_cut_off_with_its_heads_shows_against_exported_ones(
 def test_heads_that_another_key_signed_are_refused(home: Path, dayfly: Dayfly, tmp_path: Path) -> None:
     kept = tmp_path / "heads.jsonl"
     kept.write_text(dayfly("journal", "heads").stdout)
-    (home / "journal.key").unlink()
+    (home / "journal.key").write_bytes(os.urandom(32))
     done = dayfly("journal", "verify", "--heads", kept)
     assert done.returncode == 2
     assert "not the one that signed" in done.stderr

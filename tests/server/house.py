@@ -112,7 +112,7 @@ async def _live(
     listener = Listener.bind(configuration)
     loop = asyncio.get_running_loop()
     ready.append(House(listener.url, Keys(keys_file, now=lambda: wall[0]), services, loop, journal_file, wall))
-    loop.call_later(0.05, started.set)  # the socket listens by then; and a client would wait for it
+    started.set()  # it listens already: a client waits until it is served
     try:
         await serve(create_app(services), listener, configuration, stop)
     finally:

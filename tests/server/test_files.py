@@ -13,7 +13,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from tests.server.house import House
+from tests.server.house import TINY, House
 
 
 def put(client: httpx.Client, sandbox: str, path: str | bytes, data: bytes, **query: str) -> httpx.Response:
@@ -109,7 +109,16 @@ def test_an_upload_that_breaks_off_changes_nothing(client: httpx.Client, server:
     assert client.get(f"{sandbox}/files?path=kept").content == b"before"
 
 
-def test_a_large_upload_is_not_held_in_memory_and_ends_at_the_disk_limit(client: httpx.Client, sandbox: str) -> None:
+def test_an_upload_beyond_the_disk_limit_is_refused_or_ends_the_sandbox(client: httpx.Client) -> None:
+    policy = {**TINY, "limits": {**TINY.get("limits", {}), "disk": "16MiB"}}  # type: ignore[dict-item]
+    path = f"/v1/sandboxes/{client.post('/v1/sandboxes', json={'policy': policy}).json()['id']}"
+    answer = client.put(f"{path}/files?path=large", content=(b"x" * 1_000_000 for _ in range(60)))
+    error = answer.json()["error"]
+    assert error.get("problem") == "no_space" or error.get("end_reason") == "disk_limit", error
+    client.delete(path)
+
+
+def test_a_large_upload_arrives_whole(client: httpx.Client, sandbox: str) -> None:
     pieces = (b"x" * 1_000_000 for _ in range(30))
     assert client.put(f"{sandbox}/files?path=large", content=pieces).json() == {"size": 30_000_000}
     assert client.get(f"{sandbox}/files/info?path=large").json()["size"] == 30_000_000

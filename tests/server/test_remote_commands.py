@@ -15,7 +15,7 @@ __all__ = ["environment"]
 
 def test_a_tenant_sees_what_it_uses_and_ends_what_it_has(environment: dict[str, str], tmp_path: Path) -> None:
     config = tmp_path / "dayfly.toml"
-    config.write_text("[tenants.anna]\nsandboxes = 7\n[templates.small]\nspares = 0\n")
+    config.write_text("[tenants.anna]\nsandboxes = 7\ncpu_seconds_per_day = 36000\n[templates.small]\nspares = 0\n")
     anna, bert = (dayfly(environment, "keys", "create", tenant).stdout.strip() for tenant in ("anna", "bert"))
     with (
         serving(environment, "--config", str(config)) as (_, url),
@@ -26,7 +26,7 @@ def test_a_tenant_sees_what_it_uses_and_ends_what_it_has(environment: dict[str, 
         other = {**mine, "DAYFLY_API_KEY": bert}
         used = json.loads(dayfly(mine, "usage", "--json").stdout)
         assert (used["sandboxes"], used["allowed"]["sandboxes"]) == (1, 7)
-        assert "sandboxes" in dayfly(mine, "usage").stdout
+        assert "36,000" in dayfly(mine, "usage").stdout
         assert json.loads(dayfly(other, "usage", "--json").stdout)["sandboxes"] == 0
         assert "small" in dayfly(mine, "templates").stdout
         refused = dayfly(other, "stop", made)

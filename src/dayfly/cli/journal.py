@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -40,9 +40,10 @@ def verify(
 ) -> int:
     """Find whatever was changed, removed or reordered; with exported heads, also an end that was cut off."""
     places = _places(config)
+    reader = _reader(places)
     from dayfly.journal import Signer, audit, load_heads
 
-    verifier = Signer.load(places.journal_key).verifier
+    verifier = Signer.existing(places.journal_key).verifier
     exported: list[SignedHead] = []
     if heads is not None:
         known, exported = load_heads(_text(heads))
@@ -55,7 +56,7 @@ def verify(
         say(f"{printable(one.chain)} {one.number}: {printable(one.what)}")
     if found:
         return Ending.CODE_FAILED
-    chains = _reader(config).heads()
+    chains = reader.heads()
     note(f"ok: {sum(one.head.number for one in chains)} entries in {len(chains)} chains, as they were written")
     return Ending.OK
 
@@ -68,7 +69,7 @@ def tail(
     config: ConfigFile = None,
 ) -> int:
     """The last entries of all chains."""
-    _show(_reader(config).last(count), as_json)
+    _show(_reader(_places(config)).last(count), as_json)
     return Ending.OK
 
 
@@ -76,7 +77,7 @@ def tail(
 @guarded
 def show(chain: Chain, as_json: AsJson = False, config: ConfigFile = None) -> int:
     """All entries of one sandbox."""
-    _show(_found(_reader(config), chain), as_json)
+    _show(_found(_reader(_places(config)), chain), as_json)
     return Ending.OK
 
 
@@ -84,8 +85,8 @@ def show(chain: Chain, as_json: AsJson = False, config: ConfigFile = None) -> in
 @guarded
 def export(config: ConfigFile = None) -> int:
     """All entries as JSON, one a line."""
-    for row in _reader(config).entries():
-        say(json.dumps(_as_json(row)))
+    for row in _reader(_places(config)).entries():
+        say(json.dumps(row.as_json()))
     return Ending.OK
 
 
@@ -94,16 +95,17 @@ def export(config: ConfigFile = None) -> int:
 def heads(config: ConfigFile = None) -> int:
     """Where each chain stands, signed. Keep it elsewhere: with it, ``verify --heads`` sees an end that was cut off."""
     places = _places(config)
+    reader = _reader(places)
     from dayfly.journal import Signer, dump_heads
 
-    say(dump_heads(Signer.load(places.journal_key).verifier, _reader(config).heads()).rstrip())
+    say(dump_heads(Signer.existing(places.journal_key).verifier, reader.heads()).rstrip())
     return Ending.OK
 
 
 @guarded
 def logs(chain: Chain, config: ConfigFile = None) -> int:
     """What was run in one sandbox, and what it printed (its beginning, unless it was erased)."""
-    reader = _reader(config)
+    reader = _reader(_places(config))
     for row in _found(reader, chain):
         say(f"{_time(row)} {printable(row.entry.kind)} {_outcome(row)}".rstrip())
         for content in reader.contents(row.id):
@@ -115,10 +117,10 @@ def logs(chain: Chain, config: ConfigFile = None) -> int:
 @guarded
 def ps(as_json: AsJson = False, config: ConfigFile = None) -> int:
     """Sandboxes of the server that have not ended."""
-    found = _reader(config).unended()
+    found = _reader(_places(config)).unended()
     if as_json:
         for row in found:
-            say(json.dumps(_as_json(row)))
+            say(json.dumps(row.as_json()))
         return Ending.OK
     table = Table("id", "tenant", "conversation", "template", "image", "opened", box=None)
     for row in found:
@@ -137,8 +139,8 @@ def _places(config: Path | None) -> Places:
     return Places.of(configuration)
 
 
-def _reader(config: Path | None) -> Reader:
-    places = _places(config)
+def _reader(places: Places) -> Reader:
+    """Raises ``InputError`` where there is no journal yet."""
     from dayfly.journal import Reader
 
     if not places.journal.exists():
@@ -156,7 +158,7 @@ def _found(reader: Reader, chain: str) -> list[Stored]:
 def _show(rows: list[Stored], as_json: bool) -> None:
     if as_json:
         for row in rows:
-            say(json.dumps(_as_json(row)))
+            say(json.dumps(row.as_json()))
         return
     table = Table("time", "chain", "no", "tenant", "kind", "facts", box=None)
     for row in rows:
@@ -164,20 +166,6 @@ def _show(rows: list[Stored], as_json: bool) -> None:
         cells = (_time(row), one.chain, str(one.number), one.tenant or "-", one.kind, one.facts[:MAX_SHOWN])
         table.add_row(*(Text(printable(cell)) for cell in cells))
     show_table(table)
-
-
-def _as_json(row: Stored) -> dict[str, Any]:
-    one = row.entry
-    return {
-        "id": row.id,
-        "chain": one.chain,
-        "number": one.number,
-        "at": one.at / 1e9,
-        "tenant": one.tenant,
-        "kind": one.kind,
-        "facts": json.loads(one.facts),
-        "hash": row.hash.hex(),
-    }
 
 
 def _outcome(row: Stored) -> str:

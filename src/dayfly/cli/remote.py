@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import aclosing
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -48,8 +47,7 @@ def usage(url: Url = None, api_key: ApiKey = None, as_json: AsJson = False) -> i
     allowed = found.get("allowed") or {}
     for name, value in found.items():
         if name != "allowed":
-            most = allowed.get("cpu_seconds_per_day" if name == "cpu_seconds_today" else name)
-            table.add_row(*(Text(printable(_number(cell))) for cell in (name, value, most)))
+            table.add_row(*(Text(printable(_number(cell))) for cell in (name, value, allowed.get(name))))
     show_table(table)
     return Ending.OK
 
@@ -71,8 +69,7 @@ def templates(url: Url = None, api_key: ApiKey = None, as_json: AsJson = False) 
 def _ask(method: str, path: str, url: str | None, api_key: str | None) -> dict[str, Any]:
     """The server's answer. Raises ``InputError`` where no server is named, and what the server says."""
     from dayfly.client.remote.address import find_address
-    from dayfly.client.remote.http import ANSWER_SECONDS, MAX_ANSWER, Http
-    from dayfly.client.remote.values import load
+    from dayfly.client.remote.http import Http
 
     address = find_address(url, api_key)
     if address is None:
@@ -81,9 +78,7 @@ def _ask(method: str, path: str, url: str | None, api_key: str | None) -> dict[s
     async def ask() -> dict[str, Any]:
         http = Http(address)
         try:
-            async with aclosing(await http.send(method, path, seconds=ANSWER_SECONDS)) as answer:
-                found = load(await answer.whole(MAX_ANSWER))
-            return found if isinstance(found, dict) else {}
+            return dict((await http.ask(method, path)).raw)
         finally:
             await http.close()
 

@@ -16,11 +16,7 @@ __all__ = ["dump_heads", "load_heads"]
 def dump_heads(verifier: Verifier, heads: Iterable[SignedHead]) -> str:
     """One JSON object a line: the server's public key first, then where each chain stood."""
     lines: list[dict[str, object]] = [{"public_key": verifier.public.hex()}]
-    for one in heads:
-        head = one.head
-        lines.append(
-            {"chain": head.chain, "number": head.number, "hash": head.hash.hex(), "signature": one.signature.hex()}
-        )
+    lines += [one.as_json() for one in heads]
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 

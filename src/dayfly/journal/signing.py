@@ -44,6 +44,13 @@ class Signer:
         """Raises ``HostError`` for a key that others may read, or that is none."""
         with suppress(FileExistsError):
             _create(path)
+        return cls.existing(path)
+
+    @classmethod
+    def existing(cls, path: Path) -> Signer:
+        """For whoever only reads. Raises ``HostError`` as ``load``, and where there is no key."""
+        if not path.exists():
+            raise HostError(f"there is no key {path}", remedy="restore it from a backup: it signed what is there")
         if path.stat().st_mode & 0o077:
             raise HostError(
                 f"others may read the key {path}", remedy=f"chmod 600 {path}, and think of making a new one"

@@ -6,11 +6,13 @@ crash of the process and of the machine. Entries cannot be changed, and only be 
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dayfly.errors import HostError
 from dayfly.journal.entry import ENDED, OPENED, SERVER, Entry, Head
@@ -46,6 +48,11 @@ class SignedHead:
     head: Head
     signature: bytes
 
+    def as_json(self) -> dict[str, Any]:
+        """Bytes in hex."""
+        head = self.head
+        return {"chain": head.chain, "number": head.number, "hash": head.hash.hex(), "signature": self.signature.hex()}
+
 
 @dataclass(frozen=True)
 class Content:
@@ -63,6 +70,21 @@ class Stored:
     id: int
     entry: Entry
     hash: bytes
+
+    def as_json(self) -> dict[str, Any]:
+        """Times in seconds since 1970, bytes in hex."""
+        one = self.entry
+        return {
+            "id": self.id,
+            "chain": one.chain,
+            "number": one.number,
+            "at": one.at / 1e9,
+            "tenant": one.tenant,
+            "kind": one.kind,
+            "facts": json.loads(one.facts),
+            "hash": self.hash.hex(),
+            "previous": one.previous.hex(),
+        }
 
 
 def open_for_writing(path: Path) -> sqlite3.Connection:

@@ -55,7 +55,6 @@ class Tenants:
         journal: Appender | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self.journal = journal
         self._manager = manager
         self._admission = admission
         self._allowance_of = allowance_of
@@ -68,6 +67,14 @@ class Tenants:
         self._following: dict[Registration, asyncio.Task[None]] = {}
         self._keeper = asyncio.ensure_future(self._keep_budgets())
         self._ledger.append(SERVER_CHAIN, "server.started", {}, NO_TENANT, {})
+
+    def check_journal(self) -> None:
+        """Before something begins that is to be written down. Raises ``HostError`` while that fails."""
+        self._ledger.check()
+
+    def note(self, kind: str, tenant: str, facts: Mapping[str, object]) -> None:
+        """Write down what concerns no single sandbox. Never raises: see ``check_journal``."""
+        self._ledger.append(SERVER_CHAIN, kind, facts, tenant, {})
 
     async def recover(self, unended: Iterable[tuple[str, str]]) -> None:
         """Before anything else: clear away what a server that was killed left on this machine, and write down the ends of

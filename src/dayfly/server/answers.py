@@ -36,7 +36,7 @@ def _plain(value: object) -> object:
         return dict(value)
     if isinstance(value, (list, tuple, set, frozenset)):
         return list(value)
-    return str(value)  # a path of explain()
+    raise TypeError(f"no JSON: {type(value).__name__}")
 
 
 def _finite(value: object) -> object:

@@ -32,7 +32,7 @@ ROUTES: tuple[APIRouter, ...] = (
     record.routes,
 )
 
-STATUSES = (400, 401, 403, 404, 405, 409, 410, 413, 414, 429, 431, 500, 502, 503, 507)
+STATUSES = (400, 401, 403, 404, 405, 409, 410, 413, 414, 416, 429, 431, 500, 502, 503, 507)
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorAnswer, "description": "An error."} for status in STATUSES

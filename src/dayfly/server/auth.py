@@ -53,7 +53,7 @@ def _failure(connection: HTTPConnection, services: Services) -> Unauthenticated 
         return TooManyFailures(
             "too many wrong keys from this address", retry_after=wait, remedy="wait, and mend the key"
         )
-    services.note("authentication.failed", "", {"address": address})
+    services.tenants.note("authentication.failed", "", {"address": address})
     return Unauthenticated("no valid key came with the request", remedy="send the header Authorization: Bearer dfk_...")
 
 

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 
+from dayfly.server.keys import MAX_NAME, MAX_SECONDS
+
 __all__ = [
     "Argv", "Environment", "EnvironmentBody", "ExecutionBody", "ExtendBody", "KeyBody", "MkdirBody", "OpeningBody",
     "PathText", "ProcessBody", "QuarantineBody", "RemoveBody", "RenameBody", "ResizeBody", "SignalBody", "TokenBody",
@@ -123,6 +125,6 @@ class RemoveBody(Body):
 
 
 class KeyBody(Body):
-    name: Annotated[str, Field(min_length=1, max_length=256)]
+    name: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
     scopes: Annotated[list[Literal["read", "run", "admin"]], Field(min_length=1, max_length=3)]
-    expires_in: Annotated[float, Field(gt=0, le=10 * 366 * 86400)] | None = None
+    expires_in: Annotated[float, Field(gt=0, le=MAX_SECONDS)] | None = None

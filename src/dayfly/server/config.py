@@ -103,7 +103,7 @@ class Configuration(Checked):
     connections: int = Field(1000, ge=1, le=100_000)
     """Open at a time; the next one is told 503. Descriptors are limited, and each sandbox needs some."""
 
-    drain_seconds: float = Field(5.0, ge=0, le=3600)
+    drain_seconds: int = Field(5, ge=1, le=3600)
     """For requests to end after SIGTERM. Then what still runs is interrupted."""
 
     machine: Overcommit = Overcommit()

@@ -9,9 +9,10 @@ from fastapi import APIRouter, Header, Query
 from fastapi.requests import Request
 from fastapi.responses import Response
 
+from dayfly.errors import DayflyError
 from dayfly.server.answers import Answer
 from dayfly.server.auth import Seen, Used
-from dayfly.server.bodies import ExecutionBody
+from dayfly.server.bodies import MAX_INTEGER, ExecutionBody
 from dayfly.server.errors import NoSuchExecution
 from dayfly.server.running import Log
 from dayfly.server.sandboxes import ensure_live
@@ -61,18 +62,21 @@ async def _whole(registration: Used, body: ExecutionBody, request: Request, serv
     work = registration.life.execute(
         body.code, language=body.language, context=body.context, timeout=body.timeout, output=body.output
     )
-    if body.on_disconnect == "keep":
-        running = services.executions.keep(work)
-        execution = await asyncio.shield(running)
-    else:
-        execution = await unless_gone(request.receive, work)
+    try:
+        if body.on_disconnect == "keep":
+            execution = await asyncio.shield(services.executions.keep(work))
+        else:
+            execution = await unless_gone(request.receive, work)
+    except (DayflyError, asyncio.CancelledError):  # a caller who is gone is one of the former
+        services.metrics.failed()
+        raise
     services.metrics.ran(execution)
     return execution
 
 
 @routes.get("/executions/{execution}", responses=Events, response_class=Response)
 async def replay(
-    registration: Seen, execution: str, services: HasServices, after: Annotated[int, Query(ge=0, le=2**53)] = 0
+    registration: Seen, execution: str, services: HasServices, after: Annotated[int, Query(ge=0, le=MAX_INTEGER)] = 0
 ) -> Stream:
     """The events of a kept run after the given number, and those that still come."""
     log = services.executions.find(registration.id, execution).target

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import Annotated, Any, Literal, cast
 from urllib.parse import parse_qs
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Header, Query
 from fastapi.requests import Request
 from fastapi.responses import Response
 
@@ -98,16 +98,16 @@ async def _opened(pieces: object, media_type: str, status: int = 200, span: str 
 
 
 @routes.get("/files", responses=_content(BYTES, 206), response_class=Response)
-async def read(registration: Used, path: InPath, request: Request) -> Response:
+async def read(registration: Used, path: InPath, span: Annotated[str, Header(alias="range")] = "") -> Response:
     """A file's content, or with Range: bytes=a-b a part of it."""
     life = ensure_live(registration).life
-    match = _RANGE.fullmatch(request.headers.get("range", ""))
+    match = _RANGE.fullmatch(span)
     if match is None:
         return await _opened(life.read_file(path), BYTES)
     size = (await life.stat(path)).size
     start, end = _span(match, size)
-    span = f"bytes {start}-{end - 1}/{size}"
-    return await _opened(life.read_file(path, offset=start, length=end - start), BYTES, 206, span)
+    part = f"bytes {start}-{end - 1}/{size}"
+    return await _opened(life.read_file(path, offset=start, length=end - start), BYTES, 206, part)
 
 
 def _span(match: re.Match[str], size: int) -> tuple[int, int]:

@@ -126,7 +126,7 @@ class Keys:
         with writing(self._path) as connection:
             change = "UPDATE secrets SET revoked = ? WHERE id = ? AND revoked IS NULL"
             connection.execute(change, (self._now(), identity))
-        return found
+        return self._find(identity) or found
 
     def _find(self, identity: str) -> Key | None:
         query = f"SELECT {_COLUMNS} FROM secrets WHERE id = ?"  # noqa: S608 - constants

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 
 from dayfly.journal import Reader
 from dayfly.server.answers import Answer
 from dayfly.server.auth import Administrator
+from dayfly.server.bodies import MAX_INTEGER
 from dayfly.server.services import HasServices
 from dayfly.server.views import HeadList, JournalPage
 
@@ -20,7 +20,7 @@ __all__ = ["routes"]
 
 routes = APIRouter(prefix="/v1/journal", tags=["journal"])
 
-After = Annotated[int, Query(ge=0, le=2**53)]
+After = Annotated[int, Query(ge=0, le=MAX_INTEGER)]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Chain = Annotated[str | None, Query(min_length=1, max_length=256)]
 
@@ -40,36 +40,10 @@ async def heads(caller: Administrator, services: HasServices) -> Answer:
     """Where the tenant's chains stand, signed by this server: kept elsewhere, they show if anything was cut off."""
     if services.journal is None:
         return Answer(HeadList("", []))
-    found = await asyncio.to_thread(_heads, services.journal, caller.tenant)
-    return Answer(HeadList(services.public_key.hex(), found))
+    found = await asyncio.to_thread(Reader(services.journal).heads, caller.tenant)
+    return Answer(HeadList(services.public_key.hex(), [one.as_json() for one in found]))
 
 
 def _page(file: Path, tenant: str, chain: str | None, after: int, limit: int) -> JournalPage:
-    found: list[dict[str, Any]] = []
-    for row in islice(Reader(file).entries(chain, after=after, tenant=tenant), limit):
-        after, entry = row.id, row.entry
-        found.append(
-            {
-                "id": row.id,
-                "chain": entry.chain,
-                "number": entry.number,
-                "at": entry.at / 1e9,
-                "kind": entry.kind,
-                "facts": json.loads(entry.facts),
-                "hash": row.hash.hex(),
-                "previous": entry.previous.hex(),
-            }
-        )
-    return JournalPage(found, after)
-
-
-def _heads(file: Path, tenant: str) -> list[dict[str, Any]]:
-    return [
-        {
-            "chain": one.head.chain,
-            "number": one.head.number,
-            "hash": one.head.hash.hex(),
-            "signature": one.signature.hex(),
-        }
-        for one in Reader(file).heads(tenant)
-    ]
+    found = list(islice(Reader(file).entries(chain, after=after, tenant=tenant), limit))
+    return JournalPage([row.as_json() for row in found], found[-1].id if found else after)

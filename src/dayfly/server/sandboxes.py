@@ -93,14 +93,9 @@ async def one_of_them(registration: Seen) -> Answer:
 @routes.get("/sandboxes/{sandbox}/explain", response_model=dict[str, Any])
 async def explain(registration: Seen) -> Answer:
     """What keeps it: the boundary, its version, each limit and how. Not the paths of this machine."""
-    told = registration.life.explain()
-    runsc = told.get("runsc") or {}
-    shown = {
-        "boundary": registration.life.policy.boundary,
-        "version": runsc.get("version"),
-        "limits": told.get("limits"),
-    }
-    return Answer(shown)
+    life = registration.life
+    runsc = life.explain().get("runsc") or {}
+    return Answer({"boundary": life.policy.boundary, "version": runsc.get("version"), "limits": life.limits})
 
 
 @routes.get("/sandboxes/{sandbox}/usage", response_model=Usage)
@@ -127,10 +122,11 @@ async def environment(registration: Used, body: EnvironmentBody) -> Answer:
 async def token(registration: Owned, caller: Runner, body: TokenBody, services: HasServices) -> Answer:
     """A token with which this sandbox can be used, and nothing else done."""
     ensure_live(registration)
+    services.tenants.check_journal()
     key, secret = await asyncio.to_thread(
         services.keys.create_token, registration.tenant, registration.id, body.seconds, caller.key
     )
-    services.note("token.created", registration.tenant, {"id": key.id, "sandbox": registration.id})
+    services.tenants.note("token.created", registration.tenant, {"id": key.id, "sandbox": registration.id})
     return Answer(TokenMade(secret, key.expires))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, cast
@@ -10,7 +10,6 @@ from typing import Annotated, cast
 from fastapi import Depends
 from fastapi.requests import HTTPConnection
 
-from dayfly.journal import SERVER
 from dayfly.manager import Tenants
 from dayfly.server.attached import Attached
 from dayfly.server.config import Configuration
@@ -37,11 +36,6 @@ class Services:
     metrics: Metrics = field(default_factory=Metrics)
     journal: Path | None = None
     public_key: bytes = b""
-
-    def note(self, kind: str, tenant: str, facts: Mapping[str, object]) -> None:
-        """Write into the server's chain of the journal. Raises ``HostError``: what cannot be written down does not happen."""
-        if self.tenants.journal is not None:
-            self.tenants.journal.append(SERVER, kind, facts, tenant=tenant)
 
 
 async def _services(connection: HTTPConnection) -> Services:

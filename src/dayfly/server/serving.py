@@ -129,7 +129,7 @@ def _settings(app: Asgi, configuration: Configuration) -> uvicorn.Config:
         forwarded_allow_ips="127.0.0.1,::1",  # whatever the environment says
         limit_concurrency=configuration.connections,
         backlog=BACKLOG,
-        timeout_graceful_shutdown=max(1, round(configuration.drain_seconds)),
+        timeout_graceful_shutdown=configuration.drain_seconds,
         h11_max_incomplete_event_size=MAX_HEAD,
         ws_max_size=MAX_MESSAGE,
         ws_ping_interval=None,  # who reads slowly is not gone; the sandbox's own lifetime bounds it

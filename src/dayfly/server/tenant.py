@@ -21,10 +21,11 @@ routes = APIRouter(prefix="/v1", tags=["tenant"])
 @routes.post("/keys", status_code=201, response_model=KeyMade)
 async def create_key(caller: Administrator, body: KeyBody, services: HasServices) -> Answer:
     """A new key of this tenant. It is shown in this answer, and never again."""
+    services.tenants.check_journal()
     key, secret = await asyncio.to_thread(
         services.keys.create, caller.tenant, body.name, body.scopes, expires_in=body.expires_in
     )
-    services.note("key.created", caller.tenant, {"id": key.id, "scopes": list(key.scopes), "by": caller.key})
+    services.tenants.note("key.created", caller.tenant, {"id": key.id, "scopes": list(key.scopes), "by": caller.key})
     return Answer(KeyMade(**vars(key_view(key)), key=secret), 201)
 
 
@@ -38,8 +39,9 @@ async def list_keys(caller: Administrator, services: HasServices) -> Answer:
 @routes.delete("/keys/{key}", response_model=KeyView)
 async def revoke_key(key: str, caller: Administrator, services: HasServices) -> Answer:
     """From now on nothing can be done with it."""
+    services.tenants.check_journal()
     revoked = await asyncio.to_thread(services.keys.revoke, key, caller.tenant)
-    services.note("key.revoked", caller.tenant, {"id": revoked.id, "by": caller.key})
+    services.tenants.note("key.revoked", caller.tenant, {"id": revoked.id, "by": caller.key})
     return Answer(key_view(revoked))
 
 

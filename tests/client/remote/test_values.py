@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -79,12 +78,6 @@ def test_a_sandbox_arrives_with_its_policy_and_its_end() -> None:
     assert (told.id, told.policy.limits.memory, told.end_reason, told.limits) == ("a" * 32, 512 * 2**20, None, LIMITS)
     ended = told_sandbox(sent({**SANDBOX, "state": "ended", "end_reason": "idle_timeout", "end_detail": "600 s"}))
     assert (ended.end_reason, ended.end_detail) == (EndReason.IDLE_TIMEOUT, "600 s")
-
-
-def test_mounts_of_the_servers_machine_are_not_looked_for_here() -> None:
-    policy = {**SANDBOX["policy"], "mounts": [{"source": "/no/such/place/here", "target": "/data"}]}  # type: ignore[dict-item]
-    [mount] = told_sandbox(sent({**SANDBOX, "policy": policy})).policy.mounts
-    assert (mount.source, mount.target) == (Path("/no/such/place/here"), "/data")
 
 
 def test_a_policy_that_this_client_does_not_know_is_refused_by_name() -> None:

@@ -9,12 +9,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, TypeVar
 
 from dayfly.client.remote.failures import BadAnswer
 from dayfly.errors import PolicyError
-from dayfly.policy import DataMount, Policy
+from dayfly.policy import Policy
 from dayfly.spec import (
     EndReason,
     Enforcement,
@@ -195,17 +194,12 @@ def is_id(text: str) -> bool:
 
 
 def _policy(told: dict[str, Any]) -> Policy:
-    """Its mounts are of the server's machine: they cannot be looked at from here, so they are taken as they are said."""
-    mounts = [Fields(row, "a mount") for row in told.get("mounts") or ()]
-    rest = {name: value for name, value in told.items() if name != "mounts"}
     try:
-        policy = Policy.model_validate(rest)
+        return Policy.model_validate(told)
     except PolicyError as error:
         raise BadAnswer(
             f"the sandbox's policy: {error.message}", remedy="is the server's dayfly a newer one?"
         ) from None
-    placed = [DataMount.model_construct(source=Path(one.text("source")), target=one.text("target")) for one in mounts]
-    return policy.model_copy(update={"mounts": tuple(placed)}) if placed else policy
 
 
 def read_limits(rows: Sequence[Fields]) -> tuple[LimitReport, ...]:
