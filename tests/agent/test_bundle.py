@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import zipfile
+import zipimport
 from pathlib import Path
 
 import pytest
@@ -152,7 +153,11 @@ def test_the_first_program_inside_starts_it_with_the_record_and_without(tmp_path
     boot = Path(agent_bundle.__file__).parent / "boundaries/gvisor/boot.py"
     sources = tmp_path / "sources.pyz"
     sources.write_bytes(bundle(agent_bundle._sources(), None))
-    for agent in (agent_for(image(), tmp_path), sources):
+    only_record = tmp_path / "cut.pyz"
+    only_record.write_bytes(agent_for(image(), tmp_path).read_bytes()[:-1])  # no zip any more: its end is broken
+    with pytest.raises(zipimport.ZipImportError):
+        zipimport.zipimporter(str(only_record))
+    for agent in (agent_for(image(), tmp_path), sources, only_record):
         command = [sys.executable, "-I", "-S", str(boot), str(agent)]
         done = subprocess.run(command, input=b"", capture_output=True, timeout=30, check=False)
         assert (done.returncode, done.stderr) == (0, b"")

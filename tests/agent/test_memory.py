@@ -42,6 +42,22 @@ async def test_a_kernel_that_wants_too_much_gets_a_memory_error_and_keeps_its_st
     await still_there(shared, "block = text = many = found = None; ")
 
 
+async def test_a_kernel_goes_on_though_its_cell_has_left_it_no_memory_at_all(shared: Host) -> None:
+    code = (
+        "import resource as r\nfound, last = [], r.getrlimit(r.RLIMIT_AS)\n"
+        "pages = int(open('/proc/self/statm').read().split()[0])\n"
+        "r.setrlimit(r.RLIMIT_AS, (pages * 4096, last[1]))\n"
+        "for size in (200_000, 60_000, 8_000, 400, 40):\n"
+        "    try:\n        while True: found.append(bytes(size))\n"
+        "    except MemoryError: pass\n"
+    )
+    for _ in range(5):
+        await execute(shared, "kept = 41")
+        value = await execute(shared, code)
+        assert value["status"] == "ok", value
+        await still_there(shared, "found = None; ")
+
+
 async def test_what_a_kernel_starts_does_not_inherit_its_limit(shared: Host) -> None:
     await execute(shared, "import time; time.sleep(0.3)")  # long enough to be looked at
     code = (

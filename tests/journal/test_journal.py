@@ -208,6 +208,7 @@ def test_ends_that_are_not_in_memory_any_more_are_read_again(
     monkeypatch.setattr(writer, "MAX_HEADS", 2)
     for number in range(20):
         assert journal.append(f"s{number % 5}", "tick", {}).result(5).number == number // 5 + 1
+        assert len(journal._heads) <= 4, "the cap, and what one commit touches: a chain and the server's"
     assert problems(path) == []
 
 

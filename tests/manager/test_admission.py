@@ -144,6 +144,19 @@ async def test_one_tenant_that_waits_for_much_keeps_nobody_from_what_fits() -> N
     assert {type(one) for one in await asyncio.gather(*big, return_exceptions=True)} == {AdmissionRefused}
 
 
+async def test_what_a_tenant_waits_for_counts_towards_its_cap() -> None:
+    machine = Machine(Capacity(1, 100 * GIB, 100, 0))
+    machine.allowances["t"] = Allowance(sandboxes=2)
+    await machine.take("other")
+    waiting = [machine.take("t") for _ in range(2)]
+    await asyncio.sleep(0)
+    before = asyncio.get_running_loop().time()
+    with pytest.raises(AdmissionRefused, match="sandboxes: 3 of 2"):
+        await machine.take("t")
+    assert asyncio.get_running_loop().time() == before
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
 async def test_what_can_never_fit_is_refused_at_once() -> None:
     machine = Machine(Capacity(100, 4 * GIB, 2, 0))
     for limits in ({"memory": 5 * GIB}, {"cpus": 3}):
@@ -219,9 +232,9 @@ async def test_whatever_comes_and_goes_the_sums_never_exceed_the_capacity(moves:
 
 
 def test_the_rule_of_overcommit() -> None:
-    made = Capacity.of_machine(24 * GIB, 2)
+    made = Capacity.of_machine(24 * GIB, 2, overcommit=10, sandboxes=1000)
     assert (made.memory, made.cpus, made.reserve) == (240 * GIB, 20, GIB)
-    assert Capacity.of_machine(2 * GIB, 1, overcommit=1).reserve == 2 * GIB // 10
+    assert Capacity.of_machine(2 * GIB, 1, overcommit=1, sandboxes=1).reserve == 2 * GIB // 10
 
 
 def test_available_memory_is_the_kernels_estimate(tmp_path: Path) -> None:

@@ -27,7 +27,11 @@ def measured(data: bytes) -> dict[str, Any]:
 
 async def test_a_real_life_is_told_and_nothing_inside_can_reach_what_is_written(tmp_path: Path) -> None:
     signer = Signer(bytes(32))
-    admission = Admission(Capacity.of_machine(8 * GIB, 2), lambda tenant: Allowance(), free_memory=lambda: 8 * GIB)
+    admission = Admission(
+        Capacity.of_machine(8 * GIB, 2, overcommit=10, sandboxes=10),
+        lambda tenant: Allowance(),
+        free_memory=lambda: 8 * GIB,
+    )
     with closing(Journal(tmp_path / "journal.db", signer)) as journal:
         tenants = Tenants(embedded(), admission, lambda tenant: Allowance(), journal=journal)
         mine = await tenants.create("anna", Policy(image="data"))

@@ -122,7 +122,7 @@ async def _live(
 
 
 def _tenants(boundary: Boundary, directory: Path, journal: Journal) -> Tenants:
-    capacity = Capacity.of_machine(64 << 30, 64)
+    capacity = Capacity.of_machine(64 << 30, 64, overcommit=10, sandboxes=1000)
     admission = Admission(capacity, an_allowance, free_memory=lambda: 64 << 30)
     manager = Manager(
         {"gvisor": boundary}, Store(), lambda image: agent_for(image, directory / "agents"), admission=admission

@@ -72,8 +72,7 @@ async def test_a_snapshot_is_refused_while_code_runs_and_possible_after(house: H
         await life.snapshot(house.new_directory())
 
 
-async def test_a_run_after_a_restore_has_all_of_its_time(house: House) -> None:
-    """Time that passed on the disk is nobody's: the agent's timers stood still."""
+async def test_a_run_after_a_restore_can_time_out_and_keeps_its_state(house: House) -> None:
     async with house.life() as life:
         await life.execute("import time; before = time.monotonic()")
         suspended = await life.suspend(house.new_directory())

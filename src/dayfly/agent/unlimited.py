@@ -10,13 +10,18 @@ import os
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
 
 NO_LIMIT_YET = 1 << 46
 """Bytes: more than there can be, but a limit. So that none at all always means: something is being started."""
 
 BREATH = 4 * 1024 * 1024
 """Bytes: a traceback's text, an answer, the buffer for the next request."""
+
+MAX_BREATHS = 20
+"""For one piece of the kernel's own work: a request and an answer have a few MiB at most."""
 
 SPAWNING = ("fork", "forkpty", "posix_spawn", "posix_spawnp", "system")
 
@@ -42,6 +47,17 @@ def breathe() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_AS, (soft + BREATH, hard))
+
+
+def breathing(work: Callable[[], T]) -> T:
+    """The kernel's own work, which may be done again from its beginning: a cell that has taken all memory, or a guard that
+    has just lowered the limit, does not end it."""
+    for _ in range(MAX_BREATHS):
+        try:
+            return work()
+        except MemoryError:
+            breathe()
+    return work()
 
 
 def _wrapped(spawn: Callable[..., Any]) -> Callable[..., Any]:

@@ -20,6 +20,12 @@ __all__ = ["Admission", "Allowance", "Capacity", "Share", "Totals", "available_m
 TENANT_RETRY_SECONDS = 10.0
 """What a tenant at its own cap is told to wait: somebody must close a sandbox, which a person does."""
 
+MOST_WAITING = 64
+"""Callers in the queue: each holds a request open, and more would wait in vain."""
+
+PATIENCE_SECONDS = 10.0
+"""In the queue. Callers and proxies give up after 30 or 60 s, and opening takes some of that."""
+
 MOST_WAITING_OF_TENANT = 8
 """Of the queue's places: one tenant must not keep all others out of it."""
 
@@ -51,7 +57,7 @@ class Capacity:
     reserve: int
 
     @classmethod
-    def of_machine(cls, memory: int, cpus: int, *, overcommit: float = 10.0, sandboxes: int = 1000) -> Capacity:
+    def of_machine(cls, memory: int, cpus: int, *, overcommit: float, sandboxes: int) -> Capacity:
         """For a machine with so many bytes and cores. A tenth of the memory, and 1 GiB at most, stays free."""
         return cls(sandboxes, int(memory * overcommit), cpus * overcommit, min(memory // 10, GIB))
 
@@ -95,8 +101,8 @@ class Admission:
         allowance_of: Callable[[str], Allowance],
         *,
         free_memory: Callable[[], int],
-        waiting: int = 64,
-        patience: float = 10.0,
+        waiting: int = MOST_WAITING,
+        patience: float = PATIENCE_SECONDS,
     ) -> None:
         self.capacity = capacity
         self._allowance_of = allowance_of
@@ -111,16 +117,13 @@ class Admission:
         """What the tenant has now."""
         return self._tenants.get(tenant, Totals())
 
-    def check(self, tenant: str, limits: Limits) -> None:
-        """Whether the tenant's own caps have room for this. Raises ``AdmissionRefused``."""
-        self._check_tenant(Share(tenant, int(limits.memory), limits.cpus))
-
     async def take(self, tenant: str, limits: Limits) -> Share:
         """Room for a sandbox, at once or after a wait. Raises ``AdmissionRefused``, and ``InputError`` for what never fits."""
         share = Share(tenant, int(limits.memory), limits.cpus)
         self._check_tenant(share)
         if share.memory > self.capacity.memory or share.cpus > self.capacity.cpus:
             raise InputError("no machine of this size can have such a sandbox", remedy="ask for less memory or CPU")
+        self._grant()  # who waits comes first, if memory has become free meanwhile
         if self._fits(share):
             self._count(share, 1)
             return share
@@ -192,18 +195,27 @@ class Admission:
         )
         return promised and self._free_memory() >= most.reserve
 
-    def _lacking(self, share: Share) -> str | None:
+    def _with(self, share: Share, waiting: bool) -> Totals:
+        """What the tenant would have with this; with ``waiting``, also with what it waits for."""
+        held = self.held_by(share.tenant)
+        total = Totals(held.sandboxes, held.memory, held.cpus)
+        total.add(share, 1)
+        for one in self._queue if waiting else ():
+            if one.share.tenant == share.tenant:
+                total.add(one.share, 1)
+        return total
+
+    def _lacking(self, share: Share, *, waiting: bool = False) -> str | None:
         """Which of the tenant's caps has no room for this."""
-        allowed, held = self._allowance_of(share.tenant), self.held_by(share.tenant)
-        wanted = {"sandboxes": held.sandboxes + 1, "memory": held.memory + share.memory, "cpus": held.cpus + share.cpus}
-        for name, value in wanted.items():
+        allowed = self._allowance_of(share.tenant)
+        for name, value in vars(self._with(share, waiting)).items():
             most = getattr(allowed, name)
             if most is not None and value > most:
                 return f"{name}: {value:g} of {most:g}"
         return None
 
     def _check_tenant(self, share: Share) -> None:
-        lacking = self._lacking(share)
+        lacking = self._lacking(share, waiting=True)  # what it waits for will be its own
         if lacking is not None:
             raise AdmissionRefused(
                 f"this tenant may not have that much at a time ({lacking})",

@@ -17,8 +17,9 @@ SERVER_CHAIN, OPENED, ENDED = "server", "sandbox.opened", "sandbox.ended"
 """As in ``dayfly.journal``, which needs more libraries than a manager without one: what concerns no single sandbox, and the
 first and last entry of each."""
 
-MAX_HEAD = 4096
-"""Bytes of an output that are kept beside its digest."""
+
+MAX_FAILURE = 200
+"""Characters of why the journal failed, in the entry that says that it works again."""
 
 
 class Appender(Protocol):
@@ -54,7 +55,7 @@ class Ledger:
         """Before something begins. Raises ``HostError`` while the journal fails; each try finds out whether it still does."""
         if self._failure is not None:
             failure = self._failure
-            self.append(SERVER_CHAIN, "journal.tried", {"after": str(failure)[:200]}, "", {})
+            self.append(SERVER_CHAIN, "journal.tried", {"after": str(failure)[:MAX_FAILURE]}, "", {})
             raise HostError(
                 f"the journal cannot be written, and nothing happens without it: {failure}",
                 remedy="see to the disk of the data directory; it goes on by itself then",

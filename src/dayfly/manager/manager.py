@@ -76,8 +76,6 @@ class Manager:
         """A new sandbox, from a spare where one fits. Raises ``PolicyError``, ``ImageNotFound``, ``BoundaryUnusable``,
         ``LimitUnenforceable``, and ``AdmissionRefused`` where the tenant or the machine has no room."""
         variables = _environment(env)
-        if self._admission is not None:
-            self._admission.check(tenant, policy.limits)
         for spares in self._spares.values():
             if not spares.fits(policy):
                 continue

@@ -12,20 +12,18 @@ import os
 import secrets
 import shutil
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from pathlib import Path
 
-from dayfly.errors import AdmissionRefused, DayflyError, HostError, SandboxEnded
+from dayfly.boundaries import forks
+from dayfly.errors import AdmissionRefused, DayflyError, SandboxEnded
 from dayfly.manager.recorded import RecordedLife
+from dayfly.paths import host_error, make_directory
 from dayfly.sandbox import Suspended
 
 __all__ = ["Mould", "clear_abandoned"]
 
 MAX_FAILURES = 3
 """Snapshots that fail in a row until no more are tried: this machine cannot make them."""
-
-LEASE = "lease"
-"""A file in each directory, locked by the process that uses it."""
 
 
 class Mould:
@@ -80,52 +78,49 @@ class Mould:
         await asyncio.to_thread(self.close)
 
     def _place(self) -> Path:
-        """Raises ``HostError``."""
-        try:
-            return self._make_place()
-        except OSError as error:
-            raise HostError(
-                f"no place for a snapshot in {self._directory}: {error.strerror}", remedy="free some space there"
-            ) from error
-
-    def _make_place(self) -> Path:
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        place = self._directory / secrets.token_hex(8)
-        place.mkdir(mode=0o700)
-        self._made = place
-        self._lease = os.open(place / LEASE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._lease, fcntl.LOCK_EX)
-        return place
+        """A new directory, held by this process and nobody else's. Raises ``HostError``."""
+        make_directory(self._directory, 0o700)
+        while self._lease < 0:
+            self._made = make_directory(self._directory / secrets.token_hex(8), 0o700)
+            try:
+                self._lease = _hold(self._made, fcntl.LOCK_EX)
+            except FileNotFoundError:  # swept away before it was held: by a process that has just started
+                continue
+            except OSError as error:
+                raise host_error(error, f"cannot use {self._made}") from error
+            if not self._made.exists():
+                self.close()
+        assert self._made is not None
+        return self._made
 
     def close(self) -> None:
         """Remove the snapshot. Idempotent; the next ``cast`` makes a new one."""
         self._suspended = None
         if self._lease >= 0 and self._made is not None:
-            with suppress(OSError):  # what cannot be removed now is for ``clear_abandoned``
-                _remove(self._made)
-            os.close(self._lease)
+            shutil.rmtree(self._made, ignore_errors=True)  # what cannot be removed now is for ``clear_abandoned``
+            forks.close(self._lease)
             self._lease = -1
-
-
-def _remove(place: Path) -> None:
-    """The lease last: whoever is killed meanwhile leaves what can still be found."""
-    for part in place.iterdir():
-        if part.name != LEASE:
-            shutil.rmtree(part)
-    shutil.rmtree(place)
 
 
 def clear_abandoned(directory: Path) -> None:
     """Remove what processes that are gone have left. Raises ``OSError``."""
     for place in directory.glob("*"):
         try:
-            lease = os.open(place / LEASE, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:  # just being made, or half removed
+            lease = _hold(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, FileNotFoundError):  # in use, or just removed
             continue
         try:
-            fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _remove(place)
-        except BlockingIOError:
-            continue
+            shutil.rmtree(place)
         finally:
-            os.close(lease)
+            forks.close(lease)
+
+
+def _hold(place: Path, how: int) -> int:
+    """A lock on the directory that ends with this process, whatever its forked children do. Raises ``OSError``."""
+    lease = forks.keep_from_children(os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+    try:
+        fcntl.flock(lease, how)
+    except OSError:
+        forks.close(lease)
+        raise
+    return lease

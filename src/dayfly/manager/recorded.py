@@ -12,11 +12,20 @@ from contextlib import aclosing
 from typing import Any
 
 from dayfly.errors import DayflyError, SandboxEnded
-from dayfly.manager.ledger import MAX_HEAD, Record
+from dayfly.manager.ledger import Record
 from dayfly.sandbox import ExecutionSink, Life
 from dayfly.spec import Execution, ProcessResult, Result
 
 __all__ = ["RecordedLife"]
+
+MAX_HEAD = 4096
+"""Bytes of an output that are kept beside its digest."""
+
+MAX_NAMES = 16 * 1024
+"""Bytes of names of environment variables in one entry."""
+
+MAX_NAME = 256
+"""Characters of a language, a context or an error's name in one entry."""
 
 MAX_CODE = 64 * 1024
 """Bytes of code that are written down; its digest stands for the rest."""
@@ -96,7 +105,7 @@ class RecordedLife(Life):
             return await super().execute(code, **options)
         self._ensure_live()
         number, content = next(self._numbers), code.encode("utf-8", "surrogatepass")
-        names = {name: str(options.get(name))[:256] for name in ("language", "context") if options.get(name)}
+        names = {name: str(options.get(name))[:MAX_NAME] for name in ("language", "context") if options.get(name)}
         what = {"number": number, **_printable(names), "code": _measured_of(content)}
         record.begin("execution.started", what, code=content[:MAX_CODE])
         tap = _Tap(options.pop("sink", None))
@@ -115,20 +124,27 @@ class RecordedLife(Life):
             return await super().start_process(argv, **options)
         self._ensure_live()
         line = " ".join(map(str, argv))
+        number = next(self._numbers)
         facts = {
+            "number": number,
             "argv": _measured_of(line.encode("utf-8", "replace")),
             "cwd": options.get("cwd"),
             "pty": options.get("pty") is not None,
             "detached": bool(options.get("detached")),
         }
         self.record.begin("process.started", facts, argv=line[:MAX_ARGUMENTS].encode("utf-8", "replace"))
-        process = await super().start_process(argv, **options)
-        process.on_end(self._note_process)
+        try:
+            process = await super().start_process(argv, **options)
+        except BaseException as error:
+            self.record.note("process.failed", {"number": number, "error": type(error).__name__})
+            raise
+        process.on_end(lambda pid, done: self._note_process(number, pid, done))
         return process
 
-    def _note_process(self, pid: int, done: ProcessResult) -> None:
+    def _note_process(self, number: int, pid: int, done: ProcessResult) -> None:
         assert self.record is not None
         facts = {
+            "number": number,
             "pid": pid,
             "outcome": done.outcome.value,
             "exit_code": done.exit_code,
@@ -169,9 +185,7 @@ class RecordedLife(Life):
 
     async def configure(self, env: Mapping[str, str]) -> None:
         """See ``Life.configure``. Names only: values may be secrets."""
-        self._note_first(
-            "environment.set", {"count": len(env), "names": [str(name)[:64] for name in sorted(env)[:100]]}
-        )
+        self._note_first("environment.set", {"count": len(env), "names": names_of(env)})
         await super().configure(env)
 
     def _ensure_live(self) -> None:
@@ -215,10 +229,22 @@ class RecordedLife(Life):
             self.record.note(kind, _printable({"path": str(path), "error": problem, **measured.facts}))
 
 
+def names_of(env: Mapping[str, str]) -> list[str]:
+    """The first names of environment variables, as far as an entry has room. Never their values: they may be secrets."""
+    found: list[str] = []
+    room = MAX_NAMES
+    for name in sorted(map(str, env)):
+        room -= 12 * len(name)  # as escapes in JSON
+        if room < 0:
+            return [*found, "..."]
+        found.append(name)
+    return found
+
+
 def _described(done: Execution) -> dict[str, Any]:
     return {
         "outcome": done.outcome.value,
-        "error": done.error.name[:256] if done.error else None,
+        "error": done.error.name[:MAX_NAME] if done.error else None,
         "exit_code": done.exit_code,
         "limit": done.limit,
         "dropped": done.dropped,

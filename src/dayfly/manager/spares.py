@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from dayfly.errors import BoundaryUnusable, DayflyError, PolicyError
+from dayfly.manager.mistakes import telling
 from dayfly.manager.mould import Mould
 from dayfly.manager.recorded import RecordedLife
 from dayfly.manager.templates import Template, fits, preloading
@@ -64,7 +65,7 @@ class Spares:
         self._watching: dict[RecordedLife, asyncio.Task[None]] = {}
         self._refill_at = 0.0
         self._filling = asyncio.ensure_future(self._fill())
-        self._filling.add_done_callback(_tell_of_a_mistake)
+        self._filling.add_done_callback(telling("spares are not refilled any more"))
 
     def __repr__(self) -> str:
         return f"<Spares {self.template.name!r}: {len(self._ready)} of {self.template.spares}>"
@@ -109,10 +110,9 @@ class Spares:
             await self._next_change()
 
     async def close(self) -> None:
-        """End them all."""
+        """End them all. Raises what ended the refilling before its time."""
         self._filling.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._filling
+        await asyncio.wait({self._filling})
         lives = [life for _, life in self._ready]
         self._ready.clear()
         for life in lives:
@@ -120,6 +120,8 @@ class Spares:
         await asyncio.gather(*(life.close() for life in lives))
         if self._mould is not None:
             await asyncio.to_thread(self._mould.close)
+        with suppress(asyncio.CancelledError):
+            await self._filling
 
     # --- filling ------------------------------------------------------------------------------------------------------
 
@@ -214,10 +216,3 @@ class Spares:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._changed.wait()
-
-
-def _tell_of_a_mistake(filling: asyncio.Task[None]) -> None:
-    """Refilling outlives what machines and images do; what ends it is a mistake in this program, and must be heard of now."""
-    if not filling.cancelled() and (error := filling.exception()) is not None:
-        context = {"message": "spares are not refilled any more", "exception": error, "task": filling}
-        asyncio.get_running_loop().call_exception_handler(context)

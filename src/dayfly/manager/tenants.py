@@ -15,6 +15,8 @@ from dayfly.manager.budget import Budget
 from dayfly.manager.conversations import Conversations
 from dayfly.manager.ledger import ENDED, OPENED, SERVER_CHAIN, Appender, Ledger
 from dayfly.manager.manager import Manager
+from dayfly.manager.mistakes import telling
+from dayfly.manager.recorded import names_of
 from dayfly.manager.registry import Registration, Registry
 from dayfly.manager.requests import Requests
 from dayfly.manager.templates import Template
@@ -28,8 +30,8 @@ LOOK_SECONDS = 5.0
 
 NO_TENANT = ""
 
-MAX_NAMES = 16 * 1024
-"""Bytes of names of environment variables in one entry."""
+MAX_WORDS = 1000
+"""Characters of a reason or detail in one entry: people write sentences, programs may write anything."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ class Tenants:
         self._conversations: Conversations[Registration] = Conversations()
         self._following: dict[Registration, asyncio.Task[None]] = {}
         self._keeper = asyncio.ensure_future(self._keep_budgets())
+        self._keeper.add_done_callback(telling("CPU budgets are not kept any more"))
+        self._closed = False
         self._ledger.append(SERVER_CHAIN, "server.started", {}, NO_TENANT, {})
 
     def check_journal(self) -> None:
@@ -138,7 +142,7 @@ class Tenants:
             self._budget.check(tenant)
             life = await self._manager.open(policy, env=env, tenant=tenant)
         except AdmissionRefused as refusal:
-            facts = {"error": type(refusal).__name__, "why": refusal.message[:500]}
+            facts = {"error": type(refusal).__name__, "why": refusal.message[:MAX_WORDS]}
             self._ledger.append(SERVER_CHAIN, "admission.refused", facts, tenant, {})
             raise
         life.keep_record(self._ledger.of(life.id, tenant))
@@ -157,7 +161,7 @@ class Tenants:
         self._registry.ended(registration)
         self._charge(registration)
         self._budget.forget(registration.id)
-        facts = {"reason": end.reason.value, "detail": end.detail[:1000], "cpu_seconds": registration.cpu_seconds}
+        facts = {"reason": end.reason.value, "detail": end.detail[:MAX_WORDS], "cpu_seconds": registration.cpu_seconds}
         self._note(registration, ENDED, facts)
         self._following.pop(registration, None)
 
@@ -192,24 +196,27 @@ class Tenants:
 
         Raises what ``create`` raises; the old one is gone in any case.
         """
-        self._note(registration, "sandbox.quarantined", {"reason": reason[:1000]})
-        await registration.life.kill(EndReason.QUARANTINED, reason[:1000])
+        reason = reason[:MAX_WORDS]
+        self._note(registration, "sandbox.quarantined", {"reason": reason})
+        await registration.life.kill(EndReason.QUARANTINED, reason)
         if not replace:
             return None
-        old = registration
+        old, policy = registration, registration.life.policy
         if old.conversation is None:
-            return await self._create(old.tenant, old.life.policy, old.env, old.template, None)
-        options = {"env": old.env, "template": old.template}
-        return (await self.get_or_create(old.tenant, old.conversation, old.life.policy, **options))[0]  # type: ignore[arg-type]
+            return await self.create(old.tenant, policy, env=old.env, template=old.template)
+        made, _ = await self.get_or_create(old.tenant, old.conversation, policy, env=old.env, template=old.template)
+        return made
 
     async def close(self) -> None:
         """End every sandbox and write down why. Idempotent."""
         self._keeper.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._keeper
         await self._manager.close()
         await asyncio.gather(*self._following.values())
-        self._ledger.append(SERVER_CHAIN, "server.stopped", {}, NO_TENANT, {})
+        if not self._closed:
+            self._closed = True
+            self.note("server.stopped", NO_TENANT, {})
+        with suppress(asyncio.CancelledError):
+            await self._keeper
 
     # --- budgets ------------------------------------------------------------------------------------------------------
 
@@ -243,21 +250,9 @@ def _described(made: Registration) -> dict[str, object]:
         "mounts": [
             mount.target for mount in policy.mounts
         ],  # the tenant reads this: where they come from is the operator's
-        "environment": _names(made.env),
+        "environment": names_of(made.env),
         "limits": {report.name: report.enforcement.value for report in made.life.limits},
     }
-
-
-def _names(env: Mapping[str, str]) -> list[str]:
-    """The first ones, by name, as far as an entry has room."""
-    found: list[str] = []
-    room = MAX_NAMES
-    for name in sorted(env):
-        room -= 12 * len(name)  # as escapes in JSON
-        if room < 0:
-            return [*found, "..."]
-        found.append(name)
-    return found
 
 
 def _digest(env: Mapping[str, str]) -> str:

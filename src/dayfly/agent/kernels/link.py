@@ -76,6 +76,7 @@ class Link:
         self._fd = fd
         self._interrupts = interrupts
         self._buffer = bytearray()
+        self._unread = b""
         self._late = b""
         self._lock = _thread.allocate_lock()
         self._main = _thread.get_ident()
@@ -86,7 +87,7 @@ class Link:
         self.is_mine = False
 
     def receive(self) -> dict[str, object] | None:
-        """The agent's next record; ``None`` when the agent is gone."""
+        """The agent's next record; ``None`` when the agent is gone. Nothing is lost if memory runs out on the way."""
         buffer = self._buffer
         while True:
             if len(buffer) >= HEADER.size:
@@ -95,10 +96,11 @@ class Link:
                     record = load_json(bytes(buffer[HEADER.size : end]))
                     del buffer[:end]
                     return record  # type: ignore[return-value]
-            data = os.read(self._fd, READ_SIZE)
-            if not data:
+            self._unread = self._unread or os.read(self._fd, READ_SIZE)
+            if not self._unread:
                 return None
-            buffer += data
+            buffer += self._unread
+            self._unread = b""
 
     def send(self, record: dict[str, object]) -> None:
         self.send_bytes(encode(record))
@@ -121,8 +123,8 @@ class Link:
             self._interrupts.hold()
         try:
             with self._lock:
-                late, self._late = self._late, b""
-                view = memoryview(late + data if late else data)
+                view = memoryview(self._late + data if self._late else data)
+                self._late = b""
                 while view:
                     view = view[os.write(self._fd, view) :]
         finally:

@@ -14,7 +14,7 @@ from dayfly.agent.kernels.plain import PlainKernel
 from dayfly.agent.kernels.publisher import Publisher
 from dayfly.agent.kernels.records import HARD_LIMIT
 from dayfly.agent.kernels.streams import Streams
-from dayfly.agent.unlimited import breathe
+from dayfly.agent.unlimited import breathe, breathing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,14 +56,17 @@ class Driver:
 
     def serve(self) -> None:
         while True:
-            request = self.link.receive()
+            request = breathing(self.link.receive)
             if request is None:
                 return
             if "renew" in request:
                 self.link.send(generators.renew(request["renew"]["keep_seeds"]))  # type: ignore[index]
                 continue
-            self.link.send(self.execute(request))
-            self._mend()  # after the answer, while nobody waits: 30 us of system calls
+            self._answer(self.execute(request))
+            breathing(self._mend)  # after the answer, while nobody waits: 30 us of system calls
+
+    def _answer(self, record: dict[str, object]) -> None:
+        breathing(lambda: self.link.send(record))
 
     def _mend(self) -> None:
         """Whatever the cell closed, replaced or took for itself is as it was."""
@@ -77,17 +80,20 @@ class Driver:
         assert isinstance(code, str)
         assert isinstance(cap, int)
         self.publisher.cap = min(cap, HARD_LIMIT)
-        if "env" in request:
-            interpreter.set_environment(request["env"])  # type: ignore[arg-type]
-        interpreter.forbid_getpass(code)
+        breathing(lambda: _prepare(request, code))
         outcome = self._guarded(code, run)
         self._leave_if_forked()
-        if sys.gettrace() is not None:  # before the answer: what they print at their end belongs to this run
+        background = breathing(self._settle)
+        return breathing(lambda: {"done": run, **outcome, "background": background})
+
+    def _settle(self) -> int:
+        """Before the answer: what is printed by now belongs to this run. Returns how many threads go on."""
+        if sys.gettrace() is not None:
             sys.settrace(None)
         if sys.getprofile() is not None:
             sys.setprofile(None)
         self.streams.flush()
-        return {"done": run, **outcome, "background": _background()}
+        return _background()
 
     def _guarded(self, code: str, run: int) -> dict[str, object]:
         """The outcome of a cell. An interrupt that comes as the cell ends is an interrupt; none comes after."""
@@ -123,6 +129,12 @@ class Driver:
         if not self.link.is_mine:
             self.streams.flush()
             os._exit(0)
+
+
+def _prepare(request: dict[str, object], code: str) -> None:
+    if "env" in request:
+        interpreter.set_environment(request["env"])  # type: ignore[arg-type]
+    interpreter.forbid_getpass(code)
 
 
 def _background() -> int:

@@ -12,7 +12,7 @@ from zipimport import zipimporter
 del sys.argv[0]
 sys.path.insert(0, sys.argv[0])
 fd = open(sys.argv[0], O_RDONLY)
-head = read(fd, 47)
+head = read(fd, 47)  # 30 bytes of zip and the member's name; the magic number; the size of the code that follows
 if head[30:43] == b"preloaded" + sys.modules["_frozen_importlib_external"].MAGIC_NUMBER:
     code = loads(read(fd, int.from_bytes(head[43:47], "little")))  # noqa: S302 - of the file that is to be run anyway
 else:
