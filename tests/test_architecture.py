@@ -70,7 +70,9 @@ ZONES = {
     "sandbox": Zone(
         f"{NOUNS} wire boundaries.base boundaries.snapshot", "one life over one cell, never over a concrete boundary"
     ),
-    "manager": Zone(f"{NOUNS} sandbox boundaries images agent_bundle runtime paths", "many lives"),
+    "manager": Zone(
+        f"{NOUNS} sandbox boundaries images agent_bundle runtime paths", "many lives", third_party="cryptography"
+    ),
     "server": Zone(
         f"{NOUNS} paths journal manager",
         "HTTP over the manager, which decides",

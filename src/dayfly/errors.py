@@ -203,13 +203,15 @@ _AFTER_AN_END = {
     "disk_limit": ", and write less or raise limits.disk",
     "cpu_limit": ", and compute less or raise limits.cpu_seconds",
     "output_limit": ", and print less or raise limits.output",
-    "evicted": "; the host needed the room, so close those that are not used",
+    "evicted": "; it was paused for longer than paused ones are kept",
+    "snapshot_mismatch": "; what it was paused under is not there any more",
 }
 """By the value of an ``EndReason``; for all others, a new one is all there is to say."""
 
 
 class SandboxEnded(DayflyError):
-    """The sandbox is gone. ``reason`` is the value of an ``EndReason``; ``detail`` says what the host saw.
+    """The sandbox is gone, or with the reason ``paused`` it is not there now. ``reason`` is the value of an ``EndReason``;
+    ``detail`` says what the host saw.
 
     ``remedy`` says what to do next, for each reason.
     """
@@ -218,9 +220,12 @@ class SandboxEnded(DayflyError):
     http_status = 410
 
     def __init__(self, reason: str, detail: str = "", *, remedy: str | None = None) -> None:
-        message = f"the sandbox has ended: {reason}" + (f" ({detail})" if detail else "")
-        advice = f"open a new Sandbox{_AFTER_AN_END.get(reason, '')}"
-        super().__init__(message, remedy=remedy or advice)
+        paused = reason == "paused"
+        what = "is paused" if paused else f"has ended: {reason}"
+        advice = "resume it" if paused else f"open a new Sandbox{_AFTER_AN_END.get(reason, '')}"
+        super().__init__(f"the sandbox {what}" + (f" ({detail})" if detail else ""), remedy=remedy or advice)
+        if paused:
+            self.__dict__["http_status"] = 409  # it is not gone
         self.reason = reason
         self.detail = detail
 

@@ -15,11 +15,30 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from dayfly.errors import InputError, PolicyError
 
-__all__ = ["GIB", "KIB", "MIB", "ByteSize", "Checked", "Limits", "Unfit", "amount_text", "parse_size", "size_text"]
+__all__ = [
+    "GIB",
+    "KIB",
+    "LONGEST_PAUSE",
+    "MIB",
+    "MOST_FORKS",
+    "ByteSize",
+    "Checked",
+    "Limits",
+    "Unfit",
+    "amount_text",
+    "parse_size",
+    "size_text",
+]
 
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
+
+LONGEST_PAUSE = 14 * 86400.0
+"""Seconds that a paused sandbox is kept at most: a fortnight, after which few come back, and machines have been updated."""
+
+MOST_FORKS = 16
+"""Copies that one call makes: each is a sandbox, and all of them start at once."""
 
 _UNITS = {"": 1, "b": 1, "k": 1000, "kb": 1000, "kib": KIB, "m": 10**6, "mb": 10**6, "mib": MIB,
           "g": 10**9, "gb": 10**9, "gib": GIB}  # fmt: skip

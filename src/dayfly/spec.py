@@ -47,6 +47,8 @@ class EndReason(StrEnum):
     BOUNDARY_LOST = "boundary_lost"  # the boundary's own processes were killed from outside
     QUARANTINED = "quarantined"
     EVICTED = "evicted"
+    SNAPSHOT_MISMATCH = "snapshot_mismatch"  # it was paused, and cannot go on here any more
+    PAUSED = "paused"  # not for ever: its memory lies on disk, and it can go on
 
 
 class Enforcement(StrEnum):

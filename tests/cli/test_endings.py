@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import typer
@@ -20,7 +20,7 @@ from dayfly import (
     SandboxFileError,
     UnsafeTree,
 )
-from dayfly.cli.endings import Ending, complain, ending_of, guarded
+from dayfly.cli.endings import Ending, complain, ending_of, guarded, polite_signals
 
 EXECUTIONS = [
     (Execution(Outcome.OK), Ending.OK),
@@ -109,8 +109,25 @@ def test_a_command_without_a_complaint_ends_with_0(capsys: pytest.CaptureFixture
     assert capsys.readouterr().err == ""
 
 
+Handling = Callable[[signal.Signals, signal.Handlers], None]
+
+
+@pytest.fixture
+def handling() -> Iterator[Handling]:
+    """Sets what a signal does, for one test: whoever runs the tests may have had a wish of their own."""
+    before: dict[signal.Signals, object] = {}
+
+    def handle(number: signal.Signals, handler: signal.Handlers) -> None:
+        before[number] = signal.signal(number, handler)
+
+    yield handle
+    for number, handler in before.items():
+        signal.signal(number, handler)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_polite_signal_unwinds_like_ctrl_c(number: signal.Signals) -> None:
+def test_a_polite_signal_unwinds_like_ctrl_c(number: signal.Signals, handling: Handling) -> None:
+    handling(number, signal.SIG_DFL)
     unwound: list[bool] = []
 
     def wait() -> None:
@@ -125,6 +142,17 @@ def test_a_polite_signal_unwinds_like_ctrl_c(number: signal.Signals) -> None:
     assert caught.value.code == 128 + number
     assert unwound == [True]
     assert signal.getsignal(number) == signal.SIG_DFL
+
+
+def test_an_ignored_hangup_stays_ignored(handling: Handling) -> None:
+    """As ``nohup`` has it."""
+    handling(signal.SIGHUP, signal.SIG_IGN)
+    assert polite_signals() == [signal.SIGTERM]
+
+    def hang_up() -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+
+    assert ending(hang_up) == 0
 
 
 def test_a_complaint_is_one_line_whatever_it_quotes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
+from dayfly.boundaries.base import CellEnd
 from dayfly.client.remote.address import Address
 from dayfly.client.remote.sandbox import RemoteSandbox
 from dayfly.client.remote.server import Server
@@ -19,6 +20,7 @@ from dayfly.errors import NoSuchSandbox
 from dayfly.manager import Registration
 from dayfly.policy import Policy
 from dayfly.server import Configuration, Keys, Listener, Services, create_app, serve
+from dayfly.spec import EndReason
 from tests.client.room import Landlord, Room
 
 __all__ = ["DistantLandlord", "Lodge", "lodge"]
@@ -49,6 +51,14 @@ class _Tenants:
         self.rooms.setdefault(tenant, []).append(room)
         self._registered[room.id] = made = Registration(cast(Any, room), tenant)
         return made
+
+    async def end(self, registration: Registration) -> None:
+        await registration.life.close()
+        registration.end(CellEnd(EndReason.STOPPED))
+
+    @property
+    def registered(self) -> list[Registration]:
+        return list(self._registered.values())
 
     def check_journal(self) -> None:
         """Nothing is written down here."""
@@ -114,8 +124,9 @@ def lodge(directory: Path) -> Iterator[Lodge]:
 
     async def live() -> None:
         await serve(create_app(services), listener, configuration, stop)
-        for room in itertools.chain(*tenants.rooms.values()):
-            await room.close()
+        for registration in tenants.registered:
+            await tenants.end(registration)
+        await asyncio.sleep(0)  # whoever waits for that hears of it
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(live()), name="lodge")
     thread.start()

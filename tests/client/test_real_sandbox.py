@@ -16,10 +16,12 @@ import pytest
 
 from dayfly import (
     AsyncSandbox,
+    BusyError,
     CannotStart,
     Change,
     EndReason,
     FileKind,
+    InputError,
     Outcome,
     Output,
     PortRefused,
@@ -268,3 +270,59 @@ print("well")
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100, check=False)
     assert (done.stdout, done.stderr, done.returncode) == ("well\n", "", 0)
+
+
+# --- pauses and forks -------------------------------------------------------------------------------------------------
+
+
+def test_a_paused_sandbox_goes_on_with_its_memory_and_its_files() -> None:
+    with Sandbox(image="python") as sandbox:
+        files = sandbox.files
+        sandbox.run_code("number = 41; import threading; lock = threading.Lock()")
+        sandbox.run_code("kept=1", language="bash")
+        files.write("note", b"here")
+        sandbox.pause()
+        assert sandbox.end_reason is EndReason.PAUSED
+        for call in (lambda: sandbox.run_code("1"), lambda: files.read("note"), lambda: sandbox.fork()):
+            with pytest.raises(SandboxEnded, match="is paused") as told:
+                call()
+            assert told.value.reason == "paused"
+        ident = sandbox.id
+        sandbox.pause()
+        for _ in range(2):
+            sandbox.resume()
+        assert (sandbox.id, sandbox.end_reason) == (ident, None)
+        assert sandbox.run_code("number + 1").text == "42"
+        assert sandbox.run_code("echo $kept", language="bash").stdout == "1\n"
+        assert files.read("note") == b"here", "also with what was there before"
+        assert sandbox.usage.cpu_seconds
+
+
+def test_copies_go_on_from_where_it_is_and_then_their_own_way() -> None:
+    with Sandbox(image="python") as sandbox:
+        sandbox.run_code("import uuid; number = 41; open('note', 'w').write('same')")
+        copies = sandbox.fork(2)
+        rooms = [sandbox, *copies]
+        assert len({one.id for one in rooms}) == 3
+        for addend, one in enumerate(rooms):
+            assert one.run_code(f"number += {addend}; number").text == str(41 + addend)
+            one.files.append("note", str(addend).encode())
+        assert [one.files.read("note") for one in rooms] == [b"same0", b"same1", b"same2"]
+        assert len({one.run_code("uuid.uuid4()").text for one in rooms}) == 3
+        copies[0].close()
+        assert sandbox.run_code("number").text == "41"
+        copies[1].close()
+        assert {one.end_reason for one in copies} == {EndReason.STOPPED}
+
+
+def test_a_paused_one_that_is_closed_is_gone_and_one_that_is_busy_cannot_be_paused() -> None:
+    with Sandbox(image="python") as sandbox:
+        for wrong in (0, -1, float("nan"), "long", True):
+            with pytest.raises(InputError):
+                sandbox.pause(wrong)  # type: ignore[arg-type]
+        with sandbox.commands.start(["sleep", "100"]), pytest.raises(BusyError):
+            sandbox.pause()
+        sandbox.pause()
+        sandbox.close()
+        with pytest.raises((InputError, SandboxEnded)):
+            sandbox.resume()

@@ -29,7 +29,7 @@ from dayfly.errors import FileProblem
 from dayfly.sandbox.failures import translate
 from dayfly.sandbox.link import OperationFailed
 from dayfly.wire import operations
-from tests.client.room import FakePort, Landlord
+from tests.client.room import FakePort, Landlord, embedded_only
 
 Call = Callable[[Any], object]
 
@@ -151,7 +151,7 @@ def test_a_local_place_that_may_not_be_looked_at_is_named(
 @pytest.mark.parametrize("reason", EndReason)
 def test_an_end_says_what_to_do(reason: EndReason) -> None:
     error = SandboxEnded(reason.value)
-    assert (error.remedy or "").startswith("open a new Sandbox")
+    assert (error.remedy or "").startswith("resume it" if reason is EndReason.PAUSED else "open a new Sandbox")
     limits = {"idle_timeout": "idle_seconds", "max_lifetime": "lifetime_seconds", "memory_limit": "memory"}
     assert limits.get(reason.value, "") in (error.remedy or "")
 
@@ -186,6 +186,7 @@ def test_a_file_error_does_not_repeat_itself() -> None:
     assert str(SandboxFileError(FileProblem.DENIED, "f", "read-only")) == "denied: 'f' (read-only)"
 
 
+@embedded_only
 def test_a_port_that_was_closed_inside_is_a_public_error(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     async def gone(self: FakePort, data: bytes) -> None:
         raise ConnectionResetError("gone")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from dayfly.boundaries.snapshot import Snapshot
 from dayfly.journal import Journal, Reader, Signer, audit
 from dayfly.limits import GIB
-from dayfly.manager import Admission, Allowance, Capacity, Manager, Tenants
+from dayfly.manager import Admission, Allowance, Capacity, Manager, Records, Shelf, Tenants
 from dayfly.spec import Image, SandboxSpec
 from dayfly.testing.scripted import Asked, ScriptedBoundary, ScriptedCell
 from dayfly.wire import operations as ops
@@ -43,9 +45,17 @@ class Boundary(ScriptedBoundary):
         self.cells[spec.id] = cell = await super().open(spec)
         return cell
 
+    async def restore(self, snapshot: Snapshot, spec: SandboxSpec) -> ScriptedCell:
+        self.cells[spec.id] = cell = await super().restore(snapshot, spec)
+        return cell
+
 
 async def answer(asked: Asked) -> None:
-    if asked.op == "execute":
+    if asked.op == "renew":
+        await asked.finish(renewed=["python: random"], kept=[], unanswered=[])
+    elif asked.op == "execute":
+        if asked.params["code"] == "sleep":
+            await asyncio.sleep(2)
         if not asked.params.get("silent"):
             await asked.data(ops.STDOUT, str(asked.params["code"]).encode("utf-8", "replace"))
         await asked.finish(**DONE)
@@ -59,15 +69,24 @@ async def answer(asked: Asked) -> None:
 class House:
     """``tenants`` and what they stand on. ``wall`` is the wall clock."""
 
-    def __init__(self, path: Path, capacity: Capacity | None = None) -> None:
+    def __init__(self, path: Path, capacity: Capacity | None = None, records: Records | None = None) -> None:
         self.wall = 20_000 * 86400.0
         self.allowances: dict[str, Allowance] = {}
         self.boundary = Boundary()
         self.journal_path = path / "journal.db"
         self.journal = Journal(self.journal_path, SIGNER)
         admission = Admission(capacity or Capacity(100, 100 * GIB, 100, 0), self.allowance_of, free_memory=lambda: GIB)
+        self.scratch = path / "memory"
+        self.scratch.mkdir(exist_ok=True)
+        self.shelf = path / "shelf"
         self.manager = Manager(
-            {"gvisor": self.boundary}, Images(), lambda image: Path("/nonexistent"), admission=admission
+            {"gvisor": self.boundary},
+            Images(),
+            lambda image: Path("/nonexistent"),
+            admission=admission,
+            shelf=Shelf(self.shelf, lasting=records is not None, scratch=self.scratch),
+            records=records,
+            now=lambda: self.wall,
         )
         self.tenants = Tenants(self.manager, admission, self.allowance_of, journal=self.journal, now=lambda: self.wall)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from dataclasses import dataclass
 
 import pytest
 
@@ -44,33 +43,24 @@ class Opener:
         return life
 
 
-@dataclass(eq=False)
-class Held:
-    life: Life
-
-
 class Everyone:
     """``Conversations`` over an opener, giving out lives. ``made`` counts the calls that made one."""
 
     def __init__(self, opener: Opener) -> None:
         self._opener = opener
-        self._held: Conversations[Held] = Conversations()
+        self._held: Conversations[Life] = Conversations()
         self.made = 0
 
     def __len__(self) -> int:
         return len(self._held)
 
     async def get_or_create(self, tenant: str, conversation: str, policy: Policy) -> Life:
-        async def create() -> Held:
-            return Held(await self._opener(policy, {}))
-
-        held, made = await self._held.get_or_create(tenant, conversation, policy, create)
+        life, made = await self._held.get_or_create(tenant, conversation, policy, lambda: self._opener(policy, {}))
         self.made += made
-        return held.life
+        return life
 
     def find(self, tenant: str, conversation: str) -> Life | None:
-        held = self._held.find(tenant, conversation)
-        return held.life if held is not None else None
+        return self._held.find(tenant, conversation)
 
 
 async def test_a_thousand_calls_at_once_for_one_key_make_one_sandbox() -> None:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
-import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from dayfly.boundaries import forks
 from dayfly.boundaries.snapshot import Snapshot
 from dayfly.errors import AdmissionRefused, BoundaryUnusable, DayflyError, SandboxEnded, SnapshotMismatch
-from dayfly.manager.mould import MAX_FAILURES, Mould, clear_abandoned
+from dayfly.manager.leased import clear_abandoned
+from dayfly.manager.mould import MAX_FAILURES, Mould
 from dayfly.sandbox import Suspended
 
 
@@ -125,46 +120,6 @@ async def test_a_place_that_cannot_be_made_costs_the_snapshot_and_not_the_spare(
     shop.directory.write_text("a file where the directory should be")
     assert await shop.mould.cast() is cast(Any, shop.warmed[0])
     assert not shop.warmed[0].suspended
-
-
-def test_what_a_killed_process_left_is_cleared_and_what_a_live_one_has_is_not(tmp_path: Path) -> None:
-    for name in ("abandoned", "held", "half"):
-        (tmp_path / name / "snapshot").mkdir(parents=True)
-        (tmp_path / name / "snapshot" / "memory").write_bytes(b"x")
-    held = os.open(tmp_path / "held", os.O_RDONLY)
-    fcntl.flock(held, fcntl.LOCK_EX)
-    clear_abandoned(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["held"]
-    os.close(held)
-    clear_abandoned(tmp_path)
-    assert not list(tmp_path.iterdir())
-    clear_abandoned(tmp_path / "nothing")
-
-
-async def test_a_forked_child_does_not_hold_a_snapshot(shop: Workshop) -> None:
-    await shop.mould.cast()
-    with a_forked_child():
-        forks.close(shop.mould._lease)  # as at this process's end
-        shop.mould._lease = -1
-        clear_abandoned(shop.directory)
-        assert shop.kept == []
-
-
-@contextmanager
-def a_forked_child() -> Iterator[None]:
-    """One that is there, past its fork, until the block ends."""
-    here, there = socket.socketpair()
-    child = os.fork()
-    if not child:
-        here.close()
-        there.send(b"x")
-        there.recv(1)
-        os._exit(0)
-    there.close()
-    with here:
-        here.recv(1)
-        yield
-    os.waitpid(child, 0)
 
 
 async def test_the_snapshot_is_locked_while_it_is_used(shop: Workshop) -> None:

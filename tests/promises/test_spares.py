@@ -27,14 +27,15 @@ async def manager() -> AsyncIterator[Manager]:
 async def test_claims_are_personal_and_share_nothing(manager: Manager) -> None:
     spares = manager.keep(Template("python", Policy(image="python"), spares=2))
     await spares.full()
-    own = Policy(image="python", limits=Limits(run_seconds=0.3))
+    own = Policy(image="python", limits=Limits(run_seconds=20.5))
     anna = await manager.open(own, env={"WHO": "anna"})
     bert = await manager.open(Policy(image="python"), env={"WHO": "bert"})
     assert len(spares) < 2, "both came from the spares"
     for life, name in ((anna, "anna"), (bert, "bert")):
         assert (await life.execute("import os; print(os.environ['WHO'])")).stdout == f"{name}\n"
         assert (await life.execute("echo $WHO > ~/mine; ls ~", language="bash")).stdout == "mine\n"
-    assert (await anna.execute("while True: pass")).outcome == "timeout"
+    assert [next(one.value for one in life.limits if one.name == "run_seconds") for life in (anna, bert)] == [20.5, 60]
+    assert (await anna.execute("while True: pass", timeout=0.3)).outcome == "timeout"
     assert anna.id != bert.id
     await spares.full()
 

@@ -16,9 +16,9 @@ from dayfly.agent_bundle import agent_for
 from dayfly.boundaries.base import Boundary
 from dayfly.images import Store
 from dayfly.journal import Journal, Reader, Signer
-from dayfly.manager import Admission, Allowance, Capacity, Manager, Template, Tenants
+from dayfly.manager import Admission, Allowance, Capacity, Manager, Shelf, Template, Tenants
 from dayfly.policy import Policy
-from dayfly.server import Configuration, Keys, Listener, Services, create_app, serve
+from dayfly.server import Configuration, Keys, Listener, PausedRecords, Services, create_app, serve
 
 TINY = {"image": "python", "limits": {"memory": "256MiB"}}
 """A policy as a client writes it."""
@@ -39,6 +39,7 @@ class House:
     services: Services
     loop: asyncio.AbstractEventLoop
     journal: Path
+    directory: Path
     wall: list[float] = field(default_factory=lambda: [0.0])
     clients: list[httpx.Client] = field(default_factory=list)
 
@@ -111,7 +112,9 @@ async def _live(
     )
     listener = Listener.bind(configuration)
     loop = asyncio.get_running_loop()
-    ready.append(House(listener.url, Keys(keys_file, now=lambda: wall[0]), services, loop, journal_file, wall))
+    ready.append(
+        House(listener.url, Keys(keys_file, now=lambda: wall[0]), services, loop, journal_file, directory, wall)
+    )
     started.set()  # it listens already: a client waits until it is served
     try:
         await serve(create_app(services), listener, configuration, stop)
@@ -125,7 +128,12 @@ def _tenants(boundary: Boundary, directory: Path, journal: Journal) -> Tenants:
     capacity = Capacity.of_machine(64 << 30, 64, overcommit=10, sandboxes=1000)
     admission = Admission(capacity, an_allowance, free_memory=lambda: 64 << 30)
     manager = Manager(
-        {"gvisor": boundary}, Store(), lambda image: agent_for(image, directory / "agents"), admission=admission
+        {"gvisor": boundary},
+        Store(),
+        lambda image: agent_for(image, directory / "agents"),
+        admission=admission,
+        shelf=Shelf(directory / "paused", lasting=True),
+        records=PausedRecords(directory / "server" / "state.db"),
     )
     manager.keep(SPARE)
     return Tenants(manager, admission, an_allowance, journal=journal)

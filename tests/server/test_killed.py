@@ -43,6 +43,10 @@ def destroying(client: httpx.Client, sandbox: str) -> None:
     client.delete(f"/v1/sandboxes/{sandbox}")
 
 
+def pausing(client: httpx.Client, sandbox: str) -> None:
+    client.post(f"/v1/sandboxes/{sandbox}/pause")
+
+
 def kill_while(process: subprocess.Popen[str], client: httpx.Client, sandboxes: list[str], act: Act) -> None:
     """SIGKILL the server while it is asked for this on all sandboxes."""
     begun = threading.Barrier(len(sandboxes) + 1)
@@ -79,24 +83,32 @@ def kill_and_start_again(environment: dict[str, str], act: Act, count: int) -> N
         httpx.Client(base_url=url, headers=with_key(key), timeout=60) as client,
     ):
         assert leftovers(data) == []
-        assert dayfly(environment, "ps").stdout == ""
-        assert client.get("/v1/sandboxes").json() == {"sandboxes": []}
+        paused = [one["id"] for one in client.get("/v1/sandboxes").json()["sandboxes"] if one["state"] == "paused"]
+        assert act is pausing or not paused
+        assert [one["id"] for one in client.get("/v1/sandboxes").json()["sandboxes"]] == paused, "all others have ended"
+        assert {json.loads(line)["chain"] for line in dayfly(environment, "ps", "--json").stdout.splitlines()} == set(
+            paused
+        )
+        assert len(list((data / "server" / "paused").glob("*"))) == len(paused)
+        for sandbox in paused:
+            assert client.post(f"/v1/sandboxes/{sandbox}/resume").json()["state"] == "ready"
+            assert client.delete(f"/v1/sandboxes/{sandbox}").json()["end_reason"] == "stopped"
         assert client.post("/v1/sandboxes", json={"policy": TINY}).status_code == 201
         assert dayfly(environment, "journal", "verify").returncode == 0
     for sandbox in made:
         *_, last = dayfly(environment, "journal", "show", sandbox, "--json").stdout.splitlines()
         told = json.loads(last)
         assert told["kind"] == "sandbox.ended"
-        if act is not destroying:
+        if act not in (destroying, pausing):
             assert told["facts"]["reason"] == "boundary_lost"
 
 
-@pytest.mark.parametrize("act", [creating, executing, uploading, destroying])
+@pytest.mark.parametrize("act", [creating, executing, uploading, pausing, destroying])
 def test_after_a_sigkill_nothing_is_left_and_all_ends_are_marked(environment: dict[str, str], act: Act) -> None:
     kill_and_start_again(environment, act, 3)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("act", [creating, executing, uploading, destroying])
+@pytest.mark.parametrize("act", [creating, executing, uploading, pausing, destroying])
 def test_after_a_sigkill_with_twenty_sandboxes(environment: dict[str, str], act: Act) -> None:
     kill_and_start_again(environment, act, 20)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
+import struct
 from collections.abc import Iterator
 from socket import create_connection
 from typing import Any
@@ -133,6 +135,25 @@ def test_a_port_is_bytes_both_ways_until_each_side_has_ended(client: httpx.Clien
             assert list(socket) == [b"bye"]
             assert socket.close_code == 1000
         assert list(got)[-1]["result"]["exit_code"] == 0
+
+
+FLOOD = SERVER + "try:\n  while True: c.sendall(bytes(65536))\nexcept OSError: print('closed')"
+
+
+def test_a_client_that_breaks_off_ends_the_connection_and_is_no_error(
+    client: httpx.Client, server: House, sandbox: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with client.stream("POST", f"{sandbox}/processes", json={"argv": ["python3", "-c", FLOOD]}) as answer:
+        got = events(answer)
+        assert [next(got)["type"], next(got)["type"]] == ["started", "stdout"]
+        with port(server, sandbox, 7000) as connection:
+            connection.recv()
+            connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.socket.shutdown(socket.SHUT_RDWR)
+        *rest, end = got
+        assert said(rest) == b"closed\n"
+        assert end["result"]["exit_code"] == 0
+    assert "internal error" not in caplog.text
 
 
 def test_a_port_is_refused_with_the_documented_error(server: House, client: httpx.Client, sandbox: str) -> None:

@@ -26,7 +26,7 @@ async def test_a_pause_keeps_the_kernel_the_files_and_what_runs_in_the_backgroun
         ticker = await life.start_process(["/bin/bash", "-c", TICKER], detached=True)
         await ticker.detach()
         suspended = await life.suspend(house.new_directory())
-        assert life.end_reason is EndReason.STOPPED
+        assert life.end_reason is EndReason.PAUSED
     suspended.save()
     async with house.restored(Suspended.load(suspended.snapshot.directory), keep_seeds=True) as other:
         assert (await other.execute("x + 1")).text == "42"

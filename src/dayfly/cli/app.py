@@ -11,7 +11,7 @@ from dayfly.cli.doctor import doctor
 from dayfly.cli.images import images
 from dayfly.cli.journal import journal, logs, ps
 from dayfly.cli.keys import keys
-from dayfly.cli.remote import stop, templates, usage
+from dayfly.cli.remote import pause, resume, stop, templates, usage
 from dayfly.cli.run import run
 from dayfly.cli.serve import serve
 from dayfly.cli.setup import setup
@@ -38,6 +38,8 @@ app.add_typer(journal, name="journal")
 app.command()(ps)
 app.command()(logs)
 app.command()(stop)
+app.command()(pause)
+app.command()(resume)
 app.command()(usage)
 app.command()(templates)
 

@@ -18,7 +18,18 @@ from dayfly.cli.printable import printable
 from dayfly.errors import DayflyError, Fault, SandboxEnded, SandboxFileError
 from dayfly.spec import EndReason, Execution, Outcome
 
-__all__ = ["Ending", "OutputLost", "complain", "ending_of", "explain", "guarded", "note", "say", "writing"]
+__all__ = [
+    "Ending",
+    "OutputLost",
+    "complain",
+    "ending_of",
+    "explain",
+    "guarded",
+    "note",
+    "polite_signals",
+    "say",
+    "writing",
+]
 
 P = ParamSpec("P")
 
@@ -175,15 +186,20 @@ def _silence(stream: TextIO) -> None:
 
 @contextmanager
 def _signals_as_exits() -> Iterator[None]:
-    """SIGTERM and SIGHUP unwind like Ctrl-C does, so that nothing is left behind."""
+    """SIGTERM and SIGHUP unwind like Ctrl-C does, so that nothing is left behind; under ``nohup`` SIGHUP stays ignored."""
 
     def leave(number: int, _frame: Any) -> None:
         raise SystemExit(128 + number)
 
-    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    before = {name: signal.signal(getattr(signal, name), leave) for name in names}
+    before = {number: signal.signal(number, leave) for number in polite_signals()}
     try:
         yield
     finally:
-        for name, handler in before.items():
-            signal.signal(getattr(signal, name), handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def polite_signals() -> list[signal.Signals]:
+    """Those that ask for an end, but for what whoever started this wanted ignored."""
+    found = [signal.Signals[name] for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    return [number for number in found if signal.getsignal(number) is not signal.SIG_IGN]

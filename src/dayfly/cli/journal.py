@@ -116,20 +116,31 @@ def logs(chain: Chain, config: ConfigFile = None) -> int:
 
 @guarded
 def ps(as_json: AsJson = False, config: ConfigFile = None) -> int:
-    """Sandboxes of the server that have not ended."""
-    found = _reader(_places(config)).unended()
+    """Sandboxes of the server that have not ended: that are ready, or paused."""
+    reader = _reader(_places(config))
+    found, paused = reader.unended(), reader.paused()
     if as_json:
         for row in found:
-            say(json.dumps(row.as_json()))
+            say(json.dumps({**row.as_json(), "state": _state(row, paused)}))
         return Ending.OK
-    table = Table("id", "tenant", "conversation", "template", "image", "opened", box=None)
+    table = Table("id", "state", "tenant", "conversation", "template", "image", "opened", box=None)
     for row in found:
         facts = json.loads(row.entry.facts)
         names = (facts.get("conversation"), facts.get("template"), facts.get("policy", {}).get("image"))
-        cells = (row.entry.chain, row.entry.tenant, *(str(name or "-") for name in names), _time(row))
+        cells = (
+            row.entry.chain,
+            _state(row, paused),
+            row.entry.tenant,
+            *(str(name or "-") for name in names),
+            _time(row),
+        )
         table.add_row(*(Text(printable(cell)) for cell in cells))
     show_table(table)
     return Ending.OK
+
+
+def _state(row: Stored, paused: set[str]) -> str:
+    return "paused" if row.entry.chain in paused else "ready"
 
 
 def _places(config: Path | None) -> Places:

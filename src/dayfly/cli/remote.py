@@ -1,4 +1,4 @@
-"""``dayfly stop``, ``usage`` and ``templates``: asked of a server, with a key of one tenant."""
+"""``dayfly stop``, ``pause``, ``resume``, ``usage`` and ``templates``: asked of a server, with a key of one tenant."""
 
 from __future__ import annotations
 
@@ -16,23 +16,39 @@ from dayfly.cli.printable import printable
 from dayfly.cli.tables import show_table
 from dayfly.errors import InputError
 
-__all__ = ["stop", "templates", "usage"]
+__all__ = ["pause", "resume", "stop", "templates", "usage"]
 
+Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="As dayfly ps lists them.")]
 Url = Annotated[str | None, typer.Option(help="The server (default DAYFLY_URL).")]
 ApiKey = Annotated[str | None, typer.Option(help="Its key (better in DAYFLY_API_KEY: others can read command lines).")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @guarded
-def stop(
-    sandboxes: Annotated[list[str], typer.Argument(metavar="ID...", help="As dayfly ps lists them.")],
-    url: Url = None,
-    api_key: ApiKey = None,
-) -> int:
+def stop(sandboxes: Ids, url: Url = None, api_key: ApiKey = None) -> int:
     """End sandboxes; returns when nothing of them is left."""
     for sandbox in sandboxes:
         ended = _ask("DELETE", f"/v1/sandboxes/{quote(sandbox, safe='')}", url, api_key)
         note(f"{printable(sandbox)} ended: {printable(str(ended.get('end_reason')))}")
+    return Ending.OK
+
+
+@guarded
+def pause(sandboxes: Ids, url: Url = None, api_key: ApiKey = None) -> int:
+    """Stop sandboxes and keep their memory, encrypted on the server's disk."""
+    return _change("pause", sandboxes, url, api_key)
+
+
+@guarded
+def resume(sandboxes: Ids, url: Url = None, api_key: ApiKey = None) -> int:
+    """Go on with paused sandboxes."""
+    return _change("resume", sandboxes, url, api_key)
+
+
+def _change(how: str, sandboxes: list[str], url: str | None, api_key: str | None) -> int:
+    for sandbox in sandboxes:
+        changed = _ask("POST", f"/v1/sandboxes/{quote(sandbox, safe='')}/{how}", url, api_key)
+        note(f"{printable(sandbox)} is {printable(str(changed.get('state')))}")
     return Ending.OK
 
 

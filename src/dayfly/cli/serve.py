@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dayfly.cli.endings import guarded, note, say
+from dayfly.cli.endings import guarded, note, polite_signals, say
 from dayfly.errors import HostError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def serve(
         bool, typer.Option("--behind-proxy", help="A reverse proxy ends TLS and checks names before this server.")
     ] = False,
 ) -> int:
-    """Serve sandboxes over HTTP. SIGTERM or Ctrl-C ends it, and every sandbox with it."""
+    """Serve sandboxes over HTTP. SIGTERM or Ctrl-C ends it: conversations are paused, and all other sandboxes end."""
     asyncio.run(_serve(configured(config, host=host, port=port, behind_proxy=behind_proxy or None)))
     return 0
 
@@ -86,6 +86,8 @@ async def _serve(configuration: Configuration) -> None:
             say(f"listening on {listener.url}")
             sys.stdout.flush()
             await answer(create_app(services), listener, configuration, stop)
+            if configuration.pausing.at_stop:
+                await tenants.pause_conversations(configuration.pausing.stop_seconds)
         finally:
             await tenants.close()
 
@@ -93,7 +95,7 @@ async def _serve(configuration: Configuration) -> None:
 def _stopped_by_signals() -> asyncio.Event:
     """From now on, to the end: a second signal does not keep sandboxes from being ended."""
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in (signal.SIGINT, *polite_signals()):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     return stop
 
@@ -110,8 +112,9 @@ def _check_keys(keys: Keys, configuration: Configuration) -> None:
 def _tenants(configuration: Configuration, places: Places, boundary: GvisorBoundary, journal: Journal) -> Tenants:
     from dayfly.agent_bundle import agent_for
     from dayfly.images import Store
-    from dayfly.manager import Admission, Allowance, Capacity, Manager, Template, Tenants
+    from dayfly.manager import Admission, Allowance, Capacity, Manager, Shelf, Template, Tenants
     from dayfly.manager.admission import available_memory
+    from dayfly.server import PausedRecords
 
     machine = configuration.machine
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -130,6 +133,8 @@ def _tenants(configuration: Configuration, places: Places, boundary: GvisorBound
         lambda image: agent_for(image, agents),
         admission=admission,
         snapshots=places.paths.data / "snapshots",
+        shelf=Shelf(places.paused, lasting=True, most=configuration.pausing.most),
+        records=PausedRecords(places.state),
     )
     for name, entry in configuration.templates.items():
         manager.keep(Template(name, entry.policy, entry.spares, entry.spare_seconds, entry.preload))

@@ -24,6 +24,13 @@ def whole_number(name: str, value: int, *, least: int = 0, most: int = _MOST) ->
     return int(value)
 
 
+def positive(name: str, value: float) -> float:
+    """``value``, if it is a number above 0. Raises ``InputError``."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+        raise InputError(f"{name} must be a positive number, not {_shown(value)}")
+    return float(value)
+
+
 def number_or_none(name: str, value: int | None) -> int | None:
     """``None``, or what ``whole_number`` takes. Raises ``InputError``."""
     return None if value is None else whole_number(name, value)

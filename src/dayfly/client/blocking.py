@@ -9,10 +9,10 @@ notebook, inside a running event loop, and from many threads at once. Ctrl-C in 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from dayfly.client.backend import Opener
-from dayfly.client.bridge import shared_bridge
+from dayfly.client.bridge import Bridge, shared_bridge
 from dayfly.client.commands import AsyncCommands, AsyncProcess
 from dayfly.client.contexts import AsyncContexts
 from dayfly.client.files import AsyncFiles
@@ -24,6 +24,8 @@ from dayfly.policy import Policy
 from dayfly.spec import EndReason, LimitReport, Usage
 
 __all__ = ["Commands", "Contexts", "Files", "Port", "Process", "Sandbox", "Watch"]
+
+S = TypeVar("S", bound="Sandbox")
 
 
 class Process(Closing[AsyncProcess]):
@@ -156,9 +158,7 @@ class Sandbox(Closing[AsyncSandbox]):
         bridge = shared_bridge()
         inner = bridge.run(lambda: AsyncSandbox.connect(id, url=url, api_key=api_key))
         inner._face = cls.__name__
-        self = cls.__new__(cls)
-        Shell.__init__(self, inner, bridge)
-        return self
+        return _shell_of(cls, inner, bridge)
 
     id: reading[AsyncSandbox, str] = reading(lambda sandbox: sandbox.id)
     policy: reading[AsyncSandbox, Policy] = reading(lambda sandbox: sandbox.policy)
@@ -171,8 +171,20 @@ class Sandbox(Closing[AsyncSandbox]):
     refresh = blocking(AsyncSandbox.refresh)
     run_code = blocking(AsyncSandbox.run_code)
     explain = blocking(AsyncSandbox.explain)
+    pause = blocking(AsyncSandbox.pause)
+    resume = blocking(AsyncSandbox.resume)
     connect_port = wrapping(AsyncSandbox.connect_port, Port)
     close = blocking(AsyncSandbox.close)
+
+    def fork(self, count: int = 1) -> list[Sandbox]:
+        """Copies that go on from where this one is now, each with a life of its own, all or none; this one goes on too.
+
+        Random generators that the code may have seeded go on alike in all of them; ``uuid``, ``secrets`` and the names of
+        temporary files differ. Raises ``BusyError`` while something is under way, ``InputError``, ``AdmissionRefused``,
+        ``SandboxEnded``, ``HostError``.
+        """
+        made = self._bridge.run(lambda: self._inner.fork(count))
+        return [_shell_of(Sandbox, inner, self._bridge) for inner in made]
 
     @property
     def files(self) -> Files:
@@ -188,3 +200,10 @@ class Sandbox(Closing[AsyncSandbox]):
     def contexts(self) -> Contexts:
         """The interpreters inside, by name."""
         return Contexts(self._inner.contexts, self._bridge)
+
+
+def _shell_of(kind: type[S], inner: AsyncSandbox, bridge: Bridge) -> S:
+    """For one that is open already."""
+    self = kind.__new__(kind)
+    Shell.__init__(self, inner, bridge)
+    return self

@@ -42,9 +42,13 @@ class Output(NamedTuple):
 class AsyncCommands:
     """``sandbox.commands``. Raises ``SandboxEnded`` or ``InputError``; how a command ended is in its ``ProcessResult``."""
 
-    def __init__(self, sandbox: object, backend: Backend) -> None:
+    def __init__(self, sandbox: object, current: Callable[[], Backend]) -> None:
         self._sandbox = sandbox  # kept, so that the sandbox lives as long as this is used
-        self._backend = backend
+        self._current = current
+
+    @property
+    def _backend(self) -> Backend:
+        return self._current()  # after a pause it is another one
 
     async def run(
         self,

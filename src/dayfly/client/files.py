@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 from dayfly.client import trees
@@ -47,9 +47,13 @@ class AsyncFiles:
     local path ``LocalFileError`` (also an ``OSError``) or ``OutOfSpace`` for what this machine's files refuse.
     """
 
-    def __init__(self, sandbox: AsyncSandbox, backend: Backend) -> None:
+    def __init__(self, sandbox: AsyncSandbox, current: Callable[[], Backend]) -> None:
         self._sandbox = sandbox  # kept, so that the sandbox lives as long as this is used
-        self._backend = backend
+        self._current = current
+
+    @property
+    def _backend(self) -> Backend:
+        return self._current()  # after a pause it is another one
 
     async def read(self, path: SandboxPath, *, limit: int = MAX_READ) -> bytes:
         """The whole content. More than ``limit`` bytes is a ``SandboxFileError`` with problem ``too_large``."""

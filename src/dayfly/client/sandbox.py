@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Self
 
-from dayfly.client.arguments import environment
+from dayfly.client.arguments import environment, positive, whole_number
 from dayfly.client.backend import Backend, Elsewhere, Opener
 from dayfly.client.callbacks import ExecutionCallbacks
 from dayfly.client.commands import AsyncCommands
@@ -20,7 +20,8 @@ from dayfly.client.files import AsyncFiles
 from dayfly.client.ports import AsyncPort
 from dayfly.client.remote.asked import Asked, find_asked
 from dayfly.client.worker import Worker
-from dayfly.errors import DayflyError, InputError, UnknownLanguage
+from dayfly.errors import DayflyError, InputError, SandboxEnded, UnknownLanguage
+from dayfly.limits import LONGEST_PAUSE, MOST_FORKS
 from dayfly.policy import Policy, parse_policy
 from dayfly.spec import EndReason, Execution, LimitReport, Result, Usage
 
@@ -113,7 +114,7 @@ class AsyncSandbox:
         """
         if self._closing is None:
             ends = not self._is_left_alone if end is None else bool(end)
-            self._closing = asyncio.ensure_future(_close(self._backend, self._lease, ends))
+            self._closing = asyncio.ensure_future(_close(self._backend, self._lease, self._maker, ends))
         await asyncio.shield(self._closing)
 
     @property
@@ -132,7 +133,7 @@ class AsyncSandbox:
             return
         if self._backend.end_reason is None and not self._is_left_alone:  # others hold only their lease
             warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
-        _close_later(self._loop, self._backend, self._lease, not self._is_left_alone)
+        _close_later(self._loop, self._backend, self._lease, self._maker, not self._is_left_alone)
 
     def __repr__(self) -> str:
         if self._backend is None:
@@ -188,17 +189,17 @@ class AsyncSandbox:
     @property
     def files(self) -> AsyncFiles:
         """Files inside."""
-        return AsyncFiles(self, self._open())
+        return AsyncFiles(self, self._open)
 
     @property
     def commands(self) -> AsyncCommands:
         """Programs inside."""
-        return AsyncCommands(self, self._open())
+        return AsyncCommands(self, self._open)
 
     @property
     def contexts(self) -> AsyncContexts:
         """The interpreters inside, by name."""
-        return AsyncContexts(self, self._open())
+        return AsyncContexts(self, self._open)
 
     async def explain(self) -> dict[str, Any]:
         """What was generated for the boundary (for gVisor: command line and OCI spec). JSON values, no secrets."""
@@ -244,34 +245,97 @@ class AsyncSandbox:
                 error.remedy = error.remedy or f"this image has {', '.join(backend.languages)}"
                 raise
 
+    async def pause(self, seconds: float = LONGEST_PAUSE) -> None:
+        """Stop it with its memory, which is kept encrypted on disk: until ``resume`` every call raises ``SandboxEnded`` with
+        the reason ``paused``. For ``seconds`` at most, a fortnight at the longest; embedded, no longer than this process.
+
+        Raises ``BusyError`` while something is under way, ``InputError``, ``OutOfSpace``, ``HostError``; it goes on then.
+        """
+        backend, seconds = self._open(), positive("seconds", seconds)
+        if backend.end_reason is EndReason.PAUSED:
+            return
+        await self._made_by().pause(backend.id, seconds=seconds)
+        if isinstance(backend, Elsewhere):
+            await backend.refresh()
+
+    async def resume(self) -> None:
+        """Go on where it was paused; one that lives, lives. Time that it was paused is no part of its life.
+
+        Raises ``SandboxEnded`` or ``SnapshotMismatch`` if it cannot go on any more, ``AdmissionRefused``, ``HostError``.
+        """
+        backend = self._open()
+        if backend.end_reason not in (None, EndReason.PAUSED):
+            raise SandboxEnded(backend.end_reason.value)
+        if backend.end_reason is not None or isinstance(backend, Elsewhere):  # there, somebody else may have paused it
+            self._backend = await self._made_by().resume(backend.id)
+
+    async def fork(self, count: int = 1) -> list[AsyncSandbox]:
+        """Copies that go on from where this one is now, each with a life of its own, all or none; this one goes on too.
+
+        Random generators that the code may have seeded go on alike in all of them; ``uuid``, ``secrets`` and the names of
+        temporary files differ. Raises ``BusyError`` while something is under way, ``InputError``, ``AdmissionRefused``,
+        ``SandboxEnded``, ``HostError``.
+        """
+        made = await self._made_by().fork(self._open().id, whole_number("count", count, least=1, most=MOST_FORKS))
+        return [await self._twin(backend) for backend in made]
+
+    @property
+    def _maker(self) -> Opener | None:
+        """What made it; ``None`` before."""
+        return self._opener if self._lease is None else self._lease.opener
+
+    def _made_by(self) -> Opener:
+        """Raises ``InputError`` if it is not open."""
+        self._open()
+        assert self._maker is not None
+        return self._maker
+
+    async def _twin(self, backend: Backend) -> AsyncSandbox:
+        """An object for a copy of this one."""
+        twin = AsyncSandbox(backend.policy, env=self._env, opener=self._made_by())
+        twin._face, twin._loop, twin._backend = self._face, self._loop, backend
+        if self._asked is not None:
+            twin._asked = Asked(self._asked.address)
+        if self._lease is not None:
+            twin._lease = await (lease() if self._asked is None else lease_of(self._asked.address))
+        return twin
+
     async def connect_port(self, port: int) -> AsyncPort:
         """Connect to a TCP port on which something inside listens on its loopback. Raises ``PortRefused`` if nothing does."""
         return await AsyncPort.connect(self, self._open(), port)
 
 
-async def _close(backend: Backend | None, held: Lease[Any] | None, ends: bool) -> None:
+async def _close(backend: Backend | None, held: Lease[Any] | None, maker: Opener | None, ends: bool) -> None:
     try:
-        if backend is not None:
+        if backend is not None and ends and maker is not None and backend.end_reason is EndReason.PAUSED:
+            await maker.discard(backend.id)
+        elif backend is not None:
             await (backend.leave() if isinstance(backend, Elsewhere) and not ends else backend.close())
     finally:
         if held is not None:
             await held.release()
 
 
-def _close_later(loop: asyncio.AbstractEventLoop | None, backend: Backend, held: Lease[Any] | None, ends: bool) -> None:
+def _close_later(
+    loop: asyncio.AbstractEventLoop | None,
+    backend: Backend,
+    held: Lease[Any] | None,
+    maker: Opener | None,
+    ends: bool,
+) -> None:
     """For a sandbox that nobody refers to any more. If its loop is gone, its process's end ends the cell."""
     if loop is not None and not loop.is_closed():
         with suppress(RuntimeError):  # closed meanwhile
-            loop.call_soon_threadsafe(lambda: _background.add(loop.create_task(_closed(backend, held, ends))))
+            loop.call_soon_threadsafe(lambda: _background.add(loop.create_task(_closed(backend, held, maker, ends))))
 
 
 _background: set[asyncio.Task[None]] = set()
 
 
-async def _closed(backend: Backend, held: Lease[Any] | None, ends: bool) -> None:
+async def _closed(backend: Backend, held: Lease[Any] | None, maker: Opener | None, ends: bool) -> None:
     try:
         with suppress(DayflyError):  # such as a server that is gone: there is nobody to tell
-            await _close(backend, held, ends)
+            await _close(backend, held, maker, ends)
     finally:
         if (task := asyncio.current_task()) is not None:
             _background.discard(task)

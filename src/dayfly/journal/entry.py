@@ -17,6 +17,8 @@ __all__ = [
     "HEAD",
     "MAX_FACTS",
     "OPENED",
+    "PAUSED",
+    "RESUMED",
     "SERVER",
     "Entry",
     "Head",
@@ -37,6 +39,7 @@ HEAD, BEGINNING = "head", "beginning"
 """What is signed: where a chain ends, and what it begins after since older entries were retired."""
 
 OPENED, ENDED = "sandbox.opened", "sandbox.ended"
+PAUSED, RESUMED = "sandbox.paused", "sandbox.resumed"
 """Kinds of a sandbox's first and last entry."""
 
 _FORMAT = "dayfly journal 1"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dayfly.errors import HostError
-from dayfly.journal.entry import ENDED, OPENED, SERVER, Entry, Head
+from dayfly.journal.entry import ENDED, OPENED, PAUSED, RESUMED, SERVER, Entry, Head
 
 __all__ = ["Content", "Reader", "SignedHead", "Stored", "open_for_reading", "open_for_writing", "translate"]
 
@@ -160,6 +160,12 @@ class Reader:
         )
         with closing(open_for_reading(self._path)) as connection:
             return [stored(row) for row in connection.execute(query)]
+
+    def paused(self) -> set[str]:
+        """The chains of sandboxes that were paused and not resumed, ended ones too."""
+        query = f"SELECT chain, kind, MAX(id) FROM entries WHERE kind IN ('{PAUSED}', '{RESUMED}') GROUP BY chain"  # noqa: S608 - constants
+        with closing(open_for_reading(self._path)) as connection:  # SQLite gives the kind of the row with the maximum
+            return {chain for chain, kind, _ in connection.execute(query) if kind == PAUSED}
 
     def last(self, count: int) -> list[Stored]:
         """The last entries of all chains, the latest at the end."""

@@ -2,7 +2,9 @@
 
 from dayfly.manager.admission import Admission, Allowance, Capacity
 from dayfly.manager.manager import ImageLease, ImageSource, Manager, embedded
+from dayfly.manager.paused import Paused, Records
 from dayfly.manager.registry import Registration
+from dayfly.manager.shelf import Shelf
 from dayfly.manager.templates import Template
 from dayfly.manager.tenants import Tenants, TenantUsage
 
@@ -13,7 +15,10 @@ __all__ = [
     "ImageLease",
     "ImageSource",
     "Manager",
+    "Paused",
+    "Records",
     "Registration",
+    "Shelf",
     "Template",
     "TenantUsage",
     "Tenants",

@@ -35,12 +35,14 @@ MACHINE_RETRY_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Allowance:
-    """What one tenant may have at a time; ``None`` is no cap. ``cpu_seconds_per_day``: see ``Budget``."""
+    """What one tenant may have at a time; ``None`` is no cap. ``cpu_seconds_per_day``: see ``Budget``; ``paused_bytes``: on
+    the disk."""
 
     sandboxes: int | None = None
     memory: int | None = None
     cpus: float | None = None
     cpu_seconds_per_day: float | None = None
+    paused_bytes: int | None = None
 
 
 @dataclass(frozen=True)

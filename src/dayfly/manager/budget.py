@@ -38,6 +38,10 @@ class Budget:
         self._seen[sandbox] = max(cpu_seconds, self._seen.get(sandbox, 0.0))
         self._spent[tenant] = self._spent.get(tenant, 0.0) + new
 
+    def know(self, sandbox: str, cpu_seconds: float) -> None:
+        """It has used so much before, and was charged for it."""
+        self._seen[sandbox] = cpu_seconds
+
     def forget(self, sandbox: str) -> None:
         """It has ended and was charged for the last time."""
         self._seen.pop(sandbox, None)

@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 
 from dayfly.errors import BoundaryUnusable, InputError
 from dayfly.policy import Policy
-from dayfly.sandbox import Life
+from dayfly.spec import EndReason
 
 __all__ = ["Conversations"]
 
@@ -26,10 +26,13 @@ Key = tuple[str, str]
 
 
 class Holder(Protocol):
-    """What is handed out: something that has a sandbox's life."""
+    """What is handed out: a sandbox."""
 
     @property
-    def life(self) -> Life: ...
+    def policy(self) -> Policy: ...
+    @property
+    def end_reason(self) -> EndReason | None: ...
+    async def ended(self) -> object: ...
 
 
 H = TypeVar("H", bound=Holder)
@@ -62,10 +65,10 @@ class Conversations(Generic[H]):
                 opening = self._holders[key] = asyncio.ensure_future(self._create(key, create))
                 opening.add_done_callback(_look)
             holder = await asyncio.shield(opening)
-            if holder.life.end_reason is not None:  # it ended while we waited for our turn
+            if holder.end_reason is not None:  # it ended while we waited for our turn
                 self._forget(key, opening)
                 continue
-            if holder.life.policy != policy:
+            if holder.policy != policy:
                 raise InputError(
                     f"conversation {conversation!a:.80} has a sandbox with another policy",
                     remedy="use another conversation key, or close that sandbox first",
@@ -79,7 +82,13 @@ class Conversations(Generic[H]):
         if opening is None or not opening.done() or opening.cancelled() or opening.exception() is not None:
             return None
         holder = opening.result()
-        return holder if holder.life.end_reason is None else None
+        return holder if holder.end_reason is None else None
+
+    def keep(self, tenant: str, conversation: str, holder: H) -> None:
+        """One that was there before: paused by another process."""
+        key = (_key("tenant", tenant), _key("conversation", conversation))
+        opening = self._holders[key] = asyncio.ensure_future(_at_once(holder))
+        self._watching[key] = asyncio.ensure_future(self._watch(key, opening, holder))
 
     async def _create(self, key: Key, create: Callable[[], Awaitable[H]]) -> H:
         opening = asyncio.current_task()
@@ -92,13 +101,17 @@ class Conversations(Generic[H]):
         return holder
 
     async def _watch(self, key: Key, opening: asyncio.Task[H] | None, holder: H) -> None:
-        await holder.life.ended()
+        await holder.ended()
         self._forget(key, opening)
 
     def _forget(self, key: Key, opening: asyncio.Task[H] | None) -> None:
         if self._holders.get(key) is opening:
             del self._holders[key]
             self._watching.pop(key, None)
+
+
+async def _at_once(holder: H) -> H:
+    return holder
 
 
 def _look(opening: asyncio.Task[H]) -> None:

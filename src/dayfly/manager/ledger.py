@@ -11,11 +11,12 @@ from typing import Any, Protocol
 
 from dayfly.errors import HostError
 
-__all__ = ["ENDED", "OPENED", "SERVER_CHAIN", "Appender", "Ledger", "Record"]
+__all__ = ["ENDED", "OPENED", "PAUSED", "RESUMED", "SERVER_CHAIN", "Appender", "Ledger", "Record"]
 
 SERVER_CHAIN, OPENED, ENDED = "server", "sandbox.opened", "sandbox.ended"
+PAUSED, RESUMED = "sandbox.paused", "sandbox.resumed"
 """As in ``dayfly.journal``, which needs more libraries than a manager without one: what concerns no single sandbox, and the
-first and last entry of each."""
+first and last entry of each, and those of its pauses."""
 
 
 MAX_FAILURE = 200

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from dayfly.boundaries.base import Boundary
-from dayfly.errors import HostError, InputError, PolicyError
+from dayfly.errors import HostError, InputError, NoSuchSandbox, PolicyError, SandboxEnded
+from dayfly.limits import LONGEST_PAUSE
 from dayfly.manager.admission import Admission, Share
-from dayfly.manager.mould import clear_abandoned
+from dayfly.manager.leased import clear_abandoned
+from dayfly.manager.paused import Owner, Paused, Records
+from dayfly.manager.pauses import Pauses
 from dayfly.manager.recorded import RecordedLife
+from dayfly.manager.shelf import Shelf
 from dayfly.manager.spares import Spares
 from dayfly.manager.templates import PRESTART, Template
 from dayfly.policy import Policy
 from dayfly.sandbox import Suspended
-from dayfly.spec import Image, Mount, SandboxSpec
+from dayfly.spec import EndReason, Image, Mount, SandboxSpec
 
 __all__ = ["ImageLease", "ImageSource", "Manager", "embedded"]
 
@@ -26,6 +32,12 @@ ID_BYTES = 16
 
 MAX_ENVIRONMENT = 64 * 1024
 """Bytes of environment variables that a caller may pass in."""
+
+
+NOBODY = Owner()
+
+_Begin = Callable[[Boundary, SandboxSpec], Awaitable[RecordedLife]]
+"""Makes a life for a spec: cold, or from a snapshot."""
 
 
 class ImageLease(Protocol):
@@ -45,7 +57,8 @@ class Manager:
     """Opens and ends sandboxes on one event loop; implements ``dayfly.client.backend.Opener``.
 
     ``agent_for`` gives the agent's zipapp for an image, as a host path. Without an ``admission`` there are no caps, without
-    a directory for ``snapshots`` every spare is warmed by itself.
+    a directory for ``snapshots`` every spare is warmed by itself, without a ``shelf`` nothing can be paused or forked.
+    ``records`` remembers what is paused for the next process; ``now`` is the wall clock in seconds since 1970.
     """
 
     def __init__(
@@ -56,12 +69,16 @@ class Manager:
         *,
         admission: Admission | None = None,
         snapshots: Path | None = None,
+        shelf: Shelf | None = None,
+        records: Records | None = None,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._boundaries = boundaries
         self._images = images
         self._agent_for = agent_for
         self._admission = admission
         self._snapshots = snapshots
+        self._pauses = None if shelf is None else Pauses(shelf, self._hold, records, now)
         self._lives: dict[RecordedLife, asyncio.Task[None]] = {}
         self._shares: dict[RecordedLife, Share] = {}
         self._spares: dict[str, Spares] = {}
@@ -82,7 +99,7 @@ class Manager:
             life = await spares.claim(policy, variables, lambda life: self._hand_over(life, tenant))
             if life is not None:
                 return life
-        return await self._open(policy, variables, tenant)
+        return await self._open_cold(policy, variables, tenant)
 
     def _hand_over(self, life: RecordedLife, tenant: str) -> None:
         """The spare's share becomes the tenant's; it goes back when the sandbox ends. Raises ``AdmissionRefused``."""
@@ -102,22 +119,88 @@ class Manager:
             raise InputError(f"there are spares of a template {template.name!r} already")
         self._boundary(template.policy.boundary)
         spares = self._spares[template.name] = Spares(
-            template, lambda policy: self._open(policy, {}, ""), self._restore_spare, self._snapshots
+            template, lambda policy: self._open_cold(policy, {}, ""), self._restore_spare, self._snapshots
         )
         return spares
 
-    async def _restore_spare(self, policy: Policy, suspended: Suspended) -> RecordedLife:
-        return await self._open(policy, {}, "", suspended)
+    async def _open_cold(self, policy: Policy, env: dict[str, str], tenant: str) -> RecordedLife:
+        def begin(boundary: Boundary, spec: SandboxSpec) -> Awaitable[RecordedLife]:
+            return RecordedLife.open(boundary, spec, policy, env=env, prestart=_prestart(spec.image))
 
-    async def _open(
-        self, policy: Policy, variables: dict[str, str], tenant: str, suspended: Suspended | None = None
-    ) -> RecordedLife:
+        return await self._open(policy, tenant, begin)
+
+    async def _restore_spare(self, policy: Policy, suspended: Suspended) -> RecordedLife:
+        def begin(boundary: Boundary, spec: SandboxSpec) -> Awaitable[RecordedLife]:
+            return RecordedLife.restore(boundary, suspended, spec, policy, keep_seeds=False)
+
+        return await self._open(policy, "", begin)
+
+    # --- pauses and forks ---------------------------------------------------------------------------------------------
+
+    @property
+    def pauses(self) -> Pauses:
+        """Raises ``HostError`` where none can be kept."""
+        if self._pauses is None:
+            raise HostError("this manager has no place for paused sandboxes", remedy="give it a shelf")
+        return self._pauses
+
+    @property
+    def paused(self) -> Mapping[str, Paused]:
+        """By id."""
+        return {} if self._pauses is None else self._pauses.all
+
+    async def pause(
+        self, sandbox: str, *, seconds: float = LONGEST_PAUSE, owner: Owner = NOBODY, most: int | None = None
+    ) -> Paused:
+        """See ``Pauses.pause``."""
+        return await self.pauses.pause(self._life(sandbox), owner, seconds=seconds, most=most)
+
+    async def discard(self, sandbox: str) -> None:
+        """See ``Pauses.discard``."""
+        await self.pauses.discard(sandbox)
+
+    async def resume(self, sandbox: str) -> RecordedLife:
+        """Go on with a paused one, by its id. Raises ``InputError``, ``SnapshotMismatch`` where it cannot go on any more,
+        and what ``open`` raises; it stays paused then."""
+
+        async def restore(paused: Paused, suspended: Suspended) -> RecordedLife:
+            def begin(boundary: Boundary, spec: SandboxSpec) -> Awaitable[RecordedLife]:
+                was = _as_it_was(spec, paused)
+                return RecordedLife.restore(boundary, suspended, was, paused.policy, keep_seeds=True)
+
+            return await self._open(paused.policy, paused.owner.tenant, begin, image=paused.image)
+
+        return await self.pauses.resume(sandbox, restore)
+
+    async def fork(self, sandbox: str, count: int = 1, *, tenant: str = "") -> Sequence[RecordedLife]:
+        """So many copies that go on from where it is now, each with a life of its own. Generators that code has seeded go on
+        alike in all of them; ``renewed`` of each tells which. Raises ``BusyError``, and what ``open`` raises."""
+        life = self._life(sandbox)
+
+        async def restore(suspended: Suspended) -> RecordedLife:
+            def begin(boundary: Boundary, spec: SandboxSpec) -> Awaitable[RecordedLife]:
+                return RecordedLife.restore(boundary, suspended, spec, life.policy, keep_seeds=True)
+
+            return await self._open(life.policy, tenant, begin, image=life.spec.image.digest)
+
+        return await self.pauses.fork(life, count, restore)
+
+    def _life(self, sandbox: str) -> RecordedLife:
+        """Raises ``SandboxEnded`` while it is paused, and ``NoSuchSandbox``."""
+        for life in self._lives:
+            if life.id == sandbox:
+                return life
+        if sandbox in self.paused:
+            raise SandboxEnded(EndReason.PAUSED.value)
+        raise NoSuchSandbox("no such sandbox is alive here", remedy="open a new one")
+
+    async def _open(self, policy: Policy, tenant: str, begin: _Begin, image: str | None = None) -> RecordedLife:
         if self._closed:
             raise InputError("this manager is closed")
         self._boundary(policy.boundary)
         share = None if self._admission is None else await self._admission.take(tenant, policy.limits)
         try:
-            life = await self._begin(policy, variables, suspended)
+            life = await self._begin(policy, begin, image or policy.image)
         except BaseException:
             self._release(share)
             raise
@@ -127,21 +210,19 @@ class Manager:
             await life.close()
         return life
 
-    async def _begin(self, policy: Policy, env: dict[str, str], suspended: Suspended | None) -> RecordedLife:
-        """A cold one, or one that goes on from a snapshot."""
+    async def _begin(self, policy: Policy, begin: _Begin, image: str) -> RecordedLife:
         await self.sweep()
-        spec, lease = await self._prepared(policy)
-        boundary = self._boundary(policy.boundary)
+        spec, lease = await self._prepared(policy, image)
         try:
-            if suspended is None:
-                life = await RecordedLife.open(boundary, spec, policy, env=env, prestart=_prestart(spec.image))
-            else:
-                life = await RecordedLife.restore(boundary, suspended, spec, policy, keep_seeds=False)
+            life = await begin(self._boundary(policy.boundary), spec)
         except BaseException:
             lease.close()
             raise
         self._keep(life, lease)
         return life
+
+    def _hold(self, image: str) -> ImageLease:
+        return self._images.lease(self._images.resolve(image))
 
     def _release(self, share: Share | None) -> None:
         if self._admission is not None and share is not None:
@@ -162,7 +243,7 @@ class Manager:
 
     async def explain(self, policy: Policy) -> Mapping[str, object]:
         """What ``open`` would generate, without starting anything."""
-        spec, lease = await self._prepared(policy)
+        spec, lease = await self._prepared(policy, policy.image)
         lease.close()
         return self._boundary(policy.boundary).explain(spec)
 
@@ -180,11 +261,13 @@ class Manager:
                     await asyncio.to_thread(_sweep, boundary)
                 if self._snapshots is not None:
                     await asyncio.to_thread(clear_abandoned, self._snapshots)
+                if self._pauses is not None:
+                    await self._pauses.load()
                 self._swept = True
 
-    async def _prepared(self, policy: Policy) -> tuple[SandboxSpec, ImageLease]:
+    async def _prepared(self, policy: Policy, image: str) -> tuple[SandboxSpec, ImageLease]:
         """``_prepare`` in a thread. When cancelled meanwhile, what it has taken hold of is let go."""
-        preparing = asyncio.ensure_future(asyncio.to_thread(self._prepare, policy))
+        preparing = asyncio.ensure_future(asyncio.to_thread(self._prepare, policy, image))
         try:
             return await asyncio.shield(preparing)
         except asyncio.CancelledError:
@@ -193,8 +276,8 @@ class Manager:
                 preparing.result()[1].close()
             raise
 
-    def _prepare(self, policy: Policy) -> tuple[SandboxSpec, ImageLease]:
-        image = self._images.resolve(policy.image)
+    def _prepare(self, policy: Policy, name: str) -> tuple[SandboxSpec, ImageLease]:
+        image = self._images.resolve(name)
         lease = self._images.lease(image)
         try:
             return self._spec(policy, image), lease
@@ -220,6 +303,8 @@ class Manager:
         lives = dict(self._lives)
         await asyncio.gather(*(life.close() for life in lives))
         await asyncio.gather(*lives.values())
+        if self._pauses is not None:
+            await self._pauses.close()
         for failure in stopped:  # not before every sandbox has ended
             if failure is not None:
                 raise failure
@@ -238,7 +323,15 @@ def embedded() -> Manager:
         Store(paths),
         lambda image: agent_for(image, paths.data / "agents"),
         snapshots=paths.data / "snapshots",
+        shelf=Shelf(paths.data / "paused", lasting=False),
     )
+
+
+def _as_it_was(spec: SandboxSpec, paused: Paused) -> SandboxSpec:
+    """With its own id, the agent that is in its memory, and what is left of its CPU time."""
+    left = max(0.0, paused.policy.limits.cpu_seconds - paused.cpu_seconds)
+    limits = paused.policy.limits.model_copy(update={"cpu_seconds": left})
+    return replace(spec, id=paused.id, agent=paused.agent, limits=limits)
 
 
 def _sweep(boundary: Boundary) -> None:

@@ -7,20 +7,16 @@ Laws: nobody's code has run in what was cast. Everything that a restore can draw
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
-import secrets
-import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from dayfly.boundaries import forks
 from dayfly.errors import AdmissionRefused, DayflyError, SandboxEnded
+from dayfly.manager.leased import LeasedDirectory
 from dayfly.manager.recorded import RecordedLife
-from dayfly.paths import host_error, make_directory
+from dayfly.paths import make_directory
 from dayfly.sandbox import Suspended
 
-__all__ = ["Mould", "clear_abandoned"]
+__all__ = ["Mould"]
 
 MAX_FAILURES = 3
 """Snapshots that fail in a row until no more are tried: this machine cannot make them."""
@@ -39,8 +35,7 @@ class Mould:
         self._warm = warm
         self._restore = restore
         self._suspended: Suspended | None = None
-        self._made: Path | None = None
-        self._lease = -1
+        self._made: LeasedDirectory | None = None
         self._failures = 0
 
     async def cast(self) -> RecordedLife:
@@ -78,49 +73,13 @@ class Mould:
         await asyncio.to_thread(self.close)
 
     def _place(self) -> Path:
-        """A new directory, held by this process and nobody else's. Raises ``HostError``."""
+        """A new place for a snapshot. Raises ``HostError``."""
         make_directory(self._directory, 0o700)
-        while self._lease < 0:
-            self._made = make_directory(self._directory / secrets.token_hex(8), 0o700)
-            try:
-                self._lease = _hold(self._made, fcntl.LOCK_EX)
-            except FileNotFoundError:  # swept away before it was held: by a process that has just started
-                continue
-            except OSError as error:
-                raise host_error(error, f"cannot use {self._made}") from error
-            if not self._made.exists():
-                self.close()
-        assert self._made is not None
-        return self._made
+        self._made = LeasedDirectory(self._directory)
+        return self._made.path
 
     def close(self) -> None:
         """Remove the snapshot. Idempotent; the next ``cast`` makes a new one."""
         self._suspended = None
-        if self._lease >= 0 and self._made is not None:
-            shutil.rmtree(self._made, ignore_errors=True)  # what cannot be removed now is for ``clear_abandoned``
-            forks.close(self._lease)
-            self._lease = -1
-
-
-def clear_abandoned(directory: Path) -> None:
-    """Remove what processes that are gone have left. Raises ``OSError``."""
-    for place in directory.glob("*"):
-        try:
-            lease = _hold(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, FileNotFoundError):  # in use, or just removed
-            continue
-        try:
-            shutil.rmtree(place)
-        finally:
-            forks.close(lease)
-
-
-def _hold(place: Path, how: int) -> int:
-    """A lock on the directory that ends with this process, whatever its forked children do. Raises ``OSError``."""
-    lease = forks.keep_from_children(os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-    try:
-        fcntl.flock(lease, how)
-    except OSError:
-        forks.close(lease)
-        raise
-    return lease
+        if self._made is not None:
+            self._made.close()

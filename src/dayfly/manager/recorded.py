@@ -6,7 +6,6 @@ Digests are SHA-256, of text in UTF-8 as it was delivered. Code and the heads of
 from __future__ import annotations
 
 import hashlib
-import itertools
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -91,12 +90,17 @@ class RecordedLife(Life):
     """``record`` is set when it becomes somebody's; without one it is a plain ``Life``."""
 
     record: Record | None = None
-    _numbers: itertools.count[int]
+    runs: int = 0
+    """So many are in the record, commands too."""
 
-    def keep_record(self, record: Record) -> None:
+    def keep_record(self, record: Record, runs: int = 0) -> None:
         """From now on. A record that keeps nothing costs nothing."""
         self.record = record if record.kept else None
-        self._numbers = itertools.count(1)
+        self.runs = runs
+
+    def _next_number(self) -> int:
+        self.runs += 1
+        return self.runs
 
     async def execute(self, code: str, **options: Any) -> Execution:
         """See ``Life.execute``."""
@@ -104,7 +108,7 @@ class RecordedLife(Life):
         if record is None or not isinstance(code, str):
             return await super().execute(code, **options)
         self._ensure_live()
-        number, content = next(self._numbers), code.encode("utf-8", "surrogatepass")
+        number, content = self._next_number(), code.encode("utf-8", "surrogatepass")
         names = {name: str(options.get(name))[:MAX_NAME] for name in ("language", "context") if options.get(name)}
         what = {"number": number, **_printable(names), "code": _measured_of(content)}
         record.begin("execution.started", what, code=content[:MAX_CODE])
@@ -124,7 +128,7 @@ class RecordedLife(Life):
             return await super().start_process(argv, **options)
         self._ensure_live()
         line = " ".join(map(str, argv))
-        number = next(self._numbers)
+        number = self._next_number()
         facts = {
             "number": number,
             "argv": _measured_of(line.encode("utf-8", "replace")),

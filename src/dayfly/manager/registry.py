@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dayfly.errors import NoSuchSandbox
+from dayfly.boundaries.base import CellEnd
+from dayfly.errors import NoSuchSandbox, SandboxEnded
+from dayfly.manager.paused import Paused
 from dayfly.manager.recorded import RecordedLife
-from dayfly.spec import EndReason
+from dayfly.policy import Policy
+from dayfly.spec import EndReason, LimitReport
 
 __all__ = ["Registration", "Registry"]
 
@@ -21,46 +25,103 @@ MAX_ENDED = 10_000
 
 @dataclass(eq=False)
 class Registration:
-    """One sandbox and whose it is. ``created`` is in seconds since 1970; ``conversation`` and ``template`` if it has one."""
+    """One sandbox and whose it is: a life, or what is remembered of it while it is paused.
 
-    life: RecordedLife
+    ``created`` is in seconds since 1970; ``conversation`` and ``template`` if it has one. ``changing`` is held by whoever
+    pauses, resumes, copies or ends it.
+    """
+
+    held: RecordedLife | Paused
     tenant: str
     conversation: str | None = None
     template: str | None = None
-    ended: float | None = None
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     now: Callable[[], float] = field(default=time.time, repr=False)
-    created: float = field(init=False)
+    created: float = 0.0
+    ended_at: float | None = None
+    changing: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
+    _end: CellEnd | None = None
+    _gone: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 
     def __post_init__(self) -> None:
-        self.created = self.now()
+        self.created = self.created or self.now()
 
     @property
     def id(self) -> str:
-        return self.life.id
+        return self.held.id
+
+    @property
+    def life(self) -> RecordedLife:
+        """Raises ``SandboxEnded`` while it is paused, and when it has ended while it was."""
+        if isinstance(self.held, Paused):
+            reason = self._end or CellEnd(EndReason.PAUSED)
+            raise SandboxEnded(reason.reason.value, reason.detail)
+        return self.held
+
+    @property
+    def paused(self) -> bool:
+        if self._end is not None:
+            return False
+        return isinstance(self.held, Paused) or self.held.end_reason is EndReason.PAUSED
 
     @property
     def state(self) -> str:
-        """``ready`` or ``ended``."""
-        return "ready" if self.life.end_reason is None else "ended"
+        """``ready``, ``paused`` or ``ended``."""
+        return "paused" if self.paused else "ready" if self.end_reason is None else "ended"
+
+    def require_live(self) -> None:
+        """Raises ``SandboxEnded``."""
+        if self.end_reason is not None:
+            raise SandboxEnded(self.end_reason.value, self.end_detail)
 
     @property
     def expires(self) -> float:
         """When it ends at the latest, in seconds since 1970; of an ended one, when it did."""
-        return self.ended if self.ended is not None else self.now() + self.life.seconds_left
+        if self.ended_at is not None:
+            return self.ended_at
+        return self.held.expires if isinstance(self.held, Paused) else self.now() + self.held.seconds_left
 
     @property
     def cpu_seconds(self) -> float:
         """CPU time that it has used, as far as its boundary can tell."""
-        return self.life.usage().cpu_seconds or 0.0
+        return self.held.cpu_seconds if isinstance(self.held, Paused) else self.held.usage().cpu_seconds or 0.0
+
+    @property
+    def policy(self) -> Policy:
+        return self.held.policy
+
+    @property
+    def limits(self) -> Sequence[LimitReport]:
+        return self.held.limits
+
+    @property
+    def languages(self) -> Sequence[str]:
+        return self.held.languages
 
     @property
     def end_reason(self) -> EndReason | None:
-        return self.life.end_reason
+        """``None`` of a paused one: it can go on."""
+        if self._end is not None:
+            return self._end.reason
+        return None if self.paused or isinstance(self.held, Paused) else self.held.end_reason
 
     @property
     def end_detail(self) -> str:
-        return self.life.end_detail
+        if self._end is not None:
+            return self._end.detail
+        return "" if isinstance(self.held, Paused) else self.held.end_detail
+
+    def end(self, end: CellEnd) -> None:
+        """It is gone, and not only paused."""
+        self._end = end
+        self.ended_at = self.now()
+        self._gone.set()
+
+    async def ended(self) -> CellEnd:
+        """Wait for the end and say why; a pause is none."""
+        await self._gone.wait()
+        assert self._end is not None
+        return self._end
 
 
 class Registry:
@@ -76,7 +137,6 @@ class Registry:
 
     def ended(self, registration: Registration) -> None:
         """It has ended just now."""
-        registration.ended = self._now()
         if self._live.pop(registration.id, None) is not None:
             self._ended[registration.id] = registration
         self._forget()
@@ -90,17 +150,21 @@ class Registry:
         return found
 
     def all(self, tenant: str | None = None) -> Sequence[Registration]:
-        """Of one tenant or of all, the ended ones first."""
+        """Of one tenant or of all, the ended ones first, the paused ones too."""
         self._forget()
         found = (*self._ended.values(), *self._live.values())
         return [one for one in found if tenant is None or one.tenant == tenant]
 
     def live(self) -> Sequence[Registration]:
-        return list(self._live.values())
+        """Those that have a life."""
+        return [one for one in self._live.values() if not one.paused]
+
+    def paused(self) -> Sequence[Registration]:
+        return [one for one in self._live.values() if one.paused]
 
     def _forget(self) -> None:
         oldest = self._now() - KEPT_SECONDS
         for name, one in list(self._ended.items()):
-            if (one.ended or 0.0) >= oldest and len(self._ended) <= MAX_ENDED:
+            if (one.ended_at or 0.0) >= oldest and len(self._ended) <= MAX_ENDED:
                 return
             del self._ended[name]

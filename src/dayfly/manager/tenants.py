@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from dayfly.errors import AdmissionRefused, DayflyError
+from dayfly.boundaries.base import CellEnd
+from dayfly.errors import AdmissionRefused, DayflyError, ImageNotFound, SandboxEnded, SnapshotMismatch
+from dayfly.limits import LONGEST_PAUSE
 from dayfly.manager.admission import Admission, Allowance
 from dayfly.manager.budget import Budget
 from dayfly.manager.conversations import Conversations
-from dayfly.manager.ledger import ENDED, OPENED, SERVER_CHAIN, Appender, Ledger
+from dayfly.manager.ledger import ENDED, OPENED, PAUSED, RESUMED, SERVER_CHAIN, Appender, Ledger
 from dayfly.manager.manager import Manager
 from dayfly.manager.mistakes import telling
-from dayfly.manager.recorded import names_of
+from dayfly.manager.paused import Owner, Paused
+from dayfly.manager.pauses import whole
+from dayfly.manager.recorded import RecordedLife, names_of
 from dayfly.manager.registry import Registration, Registry
 from dayfly.manager.requests import Requests
 from dayfly.manager.templates import Template
@@ -27,6 +31,9 @@ __all__ = ["TenantUsage", "Tenants"]
 
 LOOK_SECONDS = 5.0
 """Between looks at what live sandboxes have used of their tenants' CPU seconds: a core's 5 s are what a day can overshoot."""
+
+PAUSES_AT_ONCE = 4
+"""When a server stops: each holds a second copy of a sandbox's memory."""
 
 NO_TENANT = ""
 
@@ -42,6 +49,7 @@ class TenantUsage:
     memory: int
     cpus: float
     cpu_seconds_today: float
+    paused_bytes: int
     allowed: Allowance
 
 
@@ -66,7 +74,7 @@ class Tenants:
         self._registry = Registry(now)
         self._requests: Requests[Registration] = Requests()
         self._conversations: Conversations[Registration] = Conversations()
-        self._following: dict[Registration, asyncio.Task[None]] = {}
+        self._following: set[asyncio.Task[None]] = set()
         self._keeper = asyncio.ensure_future(self._keep_budgets())
         self._keeper.add_done_callback(telling("CPU budgets are not kept any more"))
         self._closed = False
@@ -89,8 +97,24 @@ class Tenants:
             "detail": "the server ended before it did",
             "cpu_seconds": None,
         }
+        for paused in self._manager.paused.values():
+            self._take_over(paused)
         for chain, tenant in unended:
+            if chain in self._manager.paused:
+                continue
             self._ledger.append(chain, ENDED, facts, tenant, {})
+
+    def _take_over(self, paused: Paused) -> None:
+        """One that another process has paused."""
+        owner = paused.owner
+        one = Registration(
+            paused, owner.tenant, owner.conversation, owner.template, now=self._now, created=owner.created
+        )
+        self._registry.add(one)
+        self._budget.know(one.id, paused.cpu_seconds)
+        self._note(one, PAUSED, {**_kept(paused), "found": True})  # it may have been killed before it said so
+        if owner.conversation is not None:
+            self._conversations.keep(owner.tenant, owner.conversation, one)
 
     @property
     def templates(self) -> Sequence[Template]:
@@ -129,41 +153,69 @@ class Tenants:
         env: Mapping[str, str] | None = None,
         template: str | None = None,
     ) -> tuple[Registration, bool]:
-        """The conversation's sandbox, and whether it was made by this call; ``env`` counts only then."""
-        return await self._conversations.get_or_create(
-            tenant, conversation, policy, lambda: self._create(tenant, policy, env or {}, template, conversation)
-        )
+        """The conversation's sandbox, and whether it was made by this call; ``env`` counts only then. A paused one goes on."""
+
+        def create() -> Awaitable[Registration]:
+            return self._create(tenant, policy, env or {}, template, conversation)
+
+        found, made = await self._conversations.get_or_create(tenant, conversation, policy, create)
+        if not found.paused:
+            return found, made
+        try:
+            await self.resume(found)
+        except SandboxEnded:  # it could not go on: then there is a new one
+            return await self._conversations.get_or_create(tenant, conversation, policy, create)
+        return found, False
 
     async def _create(
         self, tenant: str, policy: Policy, env: Mapping[str, str], template: str | None, conversation: str | None
     ) -> Registration:
+        with self._admitting(tenant):
+            life = await self._manager.open(policy, env=env, tenant=tenant)
+        made = Registration(life, tenant, conversation, template, env=dict(env), now=self._now)
+        await self._register(made, life)
+        return made
+
+    @contextmanager
+    def _admitting(self, tenant: str) -> Iterator[None]:
+        """Around what makes a life for a tenant. Raises ``BudgetSpent``, and ``HostError`` while the journal fails."""
         self._ledger.check()
         try:
             self._budget.check(tenant)
-            life = await self._manager.open(policy, env=env, tenant=tenant)
+            yield
         except AdmissionRefused as refusal:
             facts = {"error": type(refusal).__name__, "why": refusal.message[:MAX_WORDS]}
             self._ledger.append(SERVER_CHAIN, "admission.refused", facts, tenant, {})
             raise
-        life.keep_record(self._ledger.of(life.id, tenant))
-        made = Registration(life, tenant, conversation, template, env=dict(env), now=self._now)
+
+    async def _register(self, made: Registration, life: RecordedLife, **more: object) -> None:
         try:
-            self._note(made, OPENED, _described(made))  # first: what is not written down is not handed out
+            # first: what is not written down is not handed out
+            self._note(made, OPENED, {**_described(made), **more})
         except BaseException:
             await asyncio.shield(life.close())
             raise
         self._registry.add(made)
-        self._following[made] = asyncio.ensure_future(self._follow(made))
-        return made
+        self._follow(made, life)
 
-    async def _follow(self, registration: Registration) -> None:
-        end = await registration.life.ended()
+    def _follow(self, registration: Registration, life: RecordedLife, runs: int = 0) -> None:
+        life.keep_record(self._ledger.of(registration.id, registration.tenant), runs)
+        task = asyncio.ensure_future(self._until_its_end(registration, life))
+        self._following.add(task)
+        task.add_done_callback(self._following.discard)
+
+    async def _until_its_end(self, registration: Registration, life: RecordedLife) -> None:
+        end = await life.ended()
+        if end.reason is not EndReason.PAUSED:
+            self._ended(registration, end)
+
+    def _ended(self, registration: Registration, end: CellEnd) -> None:
+        registration.end(end)
         self._registry.ended(registration)
         self._charge(registration)
         self._budget.forget(registration.id)
         facts = {"reason": end.reason.value, "detail": end.detail[:MAX_WORDS], "cpu_seconds": registration.cpu_seconds}
         self._note(registration, ENDED, facts)
-        self._following.pop(registration, None)
 
     # --- what there is ------------------------------------------------------------------------------------------------
 
@@ -181,7 +233,12 @@ class Tenants:
                 self._charge(one)
         held = self._admission.held_by(tenant)
         return TenantUsage(
-            held.sandboxes, held.memory, held.cpus, self._budget.spent(tenant), self._allowance_of(tenant)
+            held.sandboxes,
+            held.memory,
+            held.cpus,
+            self._budget.spent(tenant),
+            self.paused_bytes(tenant),
+            self._allowance_of(tenant),
         )
 
     # --- changing -----------------------------------------------------------------------------------------------------
@@ -191,6 +248,20 @@ class Tenants:
         registration.life.extend(seconds)
         self._note(registration, "sandbox.extended", {"seconds": seconds})
 
+    async def end(self, registration: Registration, reason: EndReason = EndReason.STOPPED, detail: str = "") -> None:
+        """When this returns nothing of it is left, on the disk either. Idempotent. Raises ``HostError``."""
+        async with registration.changing:
+            held = registration.held
+            if registration.end_reason is not None:
+                return
+            if isinstance(held, Paused):
+                await self._manager.discard(held.id)
+                self._ended(registration, CellEnd(reason, detail))
+            elif reason is EndReason.STOPPED:
+                await held.close()
+            else:
+                await held.kill(reason, detail)
+
     async def quarantine(self, registration: Registration, reason: str, *, replace: bool = True) -> Registration | None:
         """Destroy one that is not trusted any more, keep the reason, and make another like it: nothing of it goes over.
 
@@ -198,20 +269,101 @@ class Tenants:
         """
         reason = reason[:MAX_WORDS]
         self._note(registration, "sandbox.quarantined", {"reason": reason})
-        await registration.life.kill(EndReason.QUARANTINED, reason)
+        await self.end(registration, EndReason.QUARANTINED, reason)
         if not replace:
             return None
-        old, policy = registration, registration.life.policy
+        old, policy = registration, registration.policy
         if old.conversation is None:
             return await self.create(old.tenant, policy, env=old.env, template=old.template)
         made, _ = await self.get_or_create(old.tenant, old.conversation, policy, env=old.env, template=old.template)
         return made
 
+    # --- pauses and forks ---------------------------------------------------------------------------------------------
+
+    async def pause(self, registration: Registration, seconds: float = LONGEST_PAUSE) -> None:
+        """Stop it with its memory, for so long at most; one that is paused stays so. Raises ``BusyError``, ``SandboxEnded``,
+        ``OutOfSpace`` also beyond the tenant's own cap, and ``HostError``; it goes on then."""
+        self._ledger.check()
+        await whole(self._pause(registration, seconds))
+
+    async def _pause(self, registration: Registration, seconds: float) -> None:
+        async with registration.changing:
+            if registration.paused:
+                return
+            owner = Owner(registration.tenant, registration.conversation, registration.template, registration.created)
+            room = self._room(registration.tenant)
+            paused = await self._manager.pause(registration.life.id, owner=owner, seconds=seconds, most=room)
+            registration.held = paused
+            self._charge(registration)
+            self._note(registration, PAUSED, _kept(paused))
+
+    def _room(self, tenant: str) -> int | None:
+        most = self._allowance_of(tenant).paused_bytes
+        return None if most is None else most - self.paused_bytes(tenant)
+
+    def paused_bytes(self, tenant: str) -> int:
+        """On the disk."""
+        return sum(one.sealed.size for one in self._manager.paused.values() if one.owner.tenant == tenant)
+
+    async def resume(self, registration: Registration) -> None:
+        """Go on with a paused one; one that lives, lives. Raises ``AdmissionRefused`` and ``HostError``, and it stays paused;
+        ``SandboxEnded`` if it had to end because what it needs is not there any more."""
+        await whole(self._resume(registration))
+
+    async def _resume(self, registration: Registration) -> None:
+        async with registration.changing:
+            paused = registration.held
+            if not isinstance(paused, Paused) or not registration.paused:
+                registration.require_live()
+                return
+            try:
+                with self._admitting(registration.tenant):
+                    life = await self._manager.resume(registration.id)
+            except (SnapshotMismatch, ImageNotFound) as error:
+                await self._manager.discard(registration.id)
+                self._ended(registration, CellEnd(EndReason.SNAPSHOT_MISMATCH, error.message))
+                raise SandboxEnded(EndReason.SNAPSHOT_MISMATCH.value, error.message) from error
+            registration.held = life
+            self._follow(registration, life, paused.runs)
+            self._note(registration, RESUMED, _renewed(life))
+
+    async def fork(self, registration: Registration, count: int = 1) -> Sequence[Registration]:
+        """So many that go on from where it is now, each a sandbox of its own without a conversation; it goes on too.
+
+        Raises ``BusyError``, ``SandboxEnded``, ``AdmissionRefused``, ``InputError`` and ``HostError``; none is made then.
+        """
+        return await whole(self._fork(registration, count))
+
+    async def _fork(self, registration: Registration, count: int) -> Sequence[Registration]:
+        async with registration.changing:
+            with self._admitting(registration.tenant):
+                lives = await self._manager.fork(registration.life.id, count, tenant=registration.tenant)
+        of = registration
+        made = [Registration(life, of.tenant, None, of.template, env=dict(of.env), now=self._now) for life in lives]
+        self._note(of, "sandbox.forked", {"into": [one.id for one in made]})
+        for one, life in zip(made, lives, strict=True):
+            await self._register(one, life, fork_of=of.id, **_renewed(life))
+        return made
+
+    async def pause_conversations(self, seconds: float) -> None:
+        """Before ``close``, so that whoever comes back finds them: begin no more pauses after so long. What cannot be paused
+        is left to end."""
+        latest = asyncio.get_running_loop().time() + seconds
+        turns = asyncio.Semaphore(PAUSES_AT_ONCE)
+
+        async def pause(registration: Registration) -> None:
+            async with turns:
+                if asyncio.get_running_loop().time() < latest:
+                    with suppress(DayflyError):  # why it ended is in the journal
+                        await self.pause(registration)
+
+        await asyncio.gather(*(pause(one) for one in self._registry.live() if one.conversation is not None))
+
     async def close(self) -> None:
-        """End every sandbox and write down why. Idempotent."""
+        """End every sandbox and write down why; those that are paused stay so. Idempotent."""
         self._keeper.cancel()
         await self._manager.close()
-        await asyncio.gather(*self._following.values())
+        await asyncio.gather(*self._following)
         if not self._closed:
             self._closed = True
             self.note("server.stopped", NO_TENANT, {})
@@ -227,7 +379,11 @@ class Tenants:
                 self._charge(one)
             for one in self._overspent():
                 with suppress(DayflyError):
-                    await one.life.kill(EndReason.CPU_LIMIT, "the CPU seconds of its tenant and day are used up")
+                    await self.end(one, EndReason.CPU_LIMIT, "the CPU seconds of its tenant and day are used up")
+            for one in self._registry.paused():
+                if one.expires <= self._now():
+                    with suppress(DayflyError):  # tried again at the next look
+                        await self.end(one, EndReason.EVICTED, "it was paused for as long as it may be")
 
     def _overspent(self) -> Sequence[Registration]:
         """Live sandboxes of tenants whose budget is spent."""
@@ -242,7 +398,7 @@ class Tenants:
 
 def _described(made: Registration) -> dict[str, object]:
     """What the journal keeps of a new sandbox. The environment by its names only: values may be secrets."""
-    policy = made.life.policy
+    policy = made.policy
     return {
         "conversation": made.conversation,
         "template": made.template,
@@ -251,8 +407,18 @@ def _described(made: Registration) -> dict[str, object]:
             mount.target for mount in policy.mounts
         ],  # the tenant reads this: where they come from is the operator's
         "environment": names_of(made.env),
-        "limits": {report.name: report.enforcement.value for report in made.life.limits},
+        "limits": {report.name: report.enforcement.value for report in made.limits},
     }
+
+
+def _kept(paused: Paused) -> dict[str, object]:
+    return {"bytes": paused.sealed.size, "expires": paused.expires}
+
+
+def _renewed(life: RecordedLife) -> dict[str, object]:
+    """What the agent says was drawn anew after its restore, and what goes on as it was."""
+    found = life.renewed
+    return {"renewed": list(found.renewed), "kept": list(found.kept)} if found is not None else {}
 
 
 def _digest(env: Mapping[str, str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Self
 
 from dayfly.boundaries.base import Boundary, Cell, CellEnd
@@ -51,11 +52,16 @@ PROCESS_RESERVE = 4
 
 
 class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, SnapshotCalls):
-    """A live sandbox; implements ``dayfly.client.backend.Backend``. Made by ``open``; used on one event loop."""
+    """A live sandbox; implements ``dayfly.client.backend.Backend``. Made by ``open``; used on one event loop.
+
+    ``spec`` is what its cell was opened with.
+    """
 
     def __init__(self, cell: Cell, spec: SandboxSpec, policy: Policy, bookmark: Bookmark | None = None) -> None:
         now = asyncio.get_running_loop().time()
         self._cell = cell
+        self.spec = spec
+        self._cpu_before = 0.0  # of lives that this one goes on with
         self._policy = policy
         self._end: CellEnd | None = None
         self._gone = asyncio.Event()
@@ -168,6 +174,17 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, SnapshotCalls):
             )
         self._deadlines.end_of_life = max(self._deadlines.end_of_life, now + seconds)
 
+    def carry_on(self, lived: float, left: float, cpu_seconds: float) -> None:
+        """After a pause: its life goes on where it was, in seconds. The pause is no part of it."""
+        now = asyncio.get_running_loop().time()
+        self._cpu_before = cpu_seconds
+        self._deadlines = Deadlines(self._policy.limits, opened=now - lived, last_call=now, end_of_life=now + left)
+        self._look_by(now)
+
+    @property
+    def seconds_lived(self) -> float:
+        return asyncio.get_running_loop().time() - self._deadlines.opened
+
     @property
     def seconds_left(self) -> float:
         """Until its absolute end, which an idle one may not reach."""
@@ -202,7 +219,10 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, SnapshotCalls):
         return self._end.reason if self._end else None
 
     def usage(self) -> Usage:
-        return self._cell.usage()
+        now = self._cell.usage()
+        if not self._cpu_before or now.cpu_seconds is None:
+            return now
+        return replace(now, cpu_seconds=now.cpu_seconds + self._cpu_before)
 
     def explain(self) -> Mapping[str, Any]:
         return self._cell.explain()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,11 +74,16 @@ class Renewed:
     unanswered: tuple[str, ...]
 
 
+Keep = Callable[[Suspended], Awaitable[None]]
+"""Puts a snapshot where it is safe, while the sandbox stands still."""
+
+
 @dataclass
 class _Wish:
     """What is to become of a sandbox after its snapshot; a caller that is cancelled wishes no more."""
 
     end: bool
+    keep: Keep | None = None
     ended: bool = False
 
 
@@ -98,9 +103,10 @@ class SnapshotCalls:
         """
         return await self._whole(directory, _Wish(end=False))
 
-    async def suspend(self, directory: Path) -> Suspended:
-        """Take a snapshot, and end: nothing that happens after it is lost, for nothing does. Raises what ``snapshot`` does."""
-        return await self._whole(directory, _Wish(end=True))
+    async def suspend(self, directory: Path, keep: Keep | None = None) -> Suspended:
+        """Take a snapshot, and end: nothing that happens after it is lost, for nothing does. ``keep`` comes between the two;
+        what it raises lets the sandbox go on. Raises what ``snapshot`` and ``keep`` do."""
+        return await self._whole(directory, _Wish(end=True, keep=keep))
 
     async def _whole(self, directory: Path, wish: _Wish) -> Suspended:
         """To the end even if the caller is cancelled: half of it would leave a silent sandbox. Then the sandbox goes on and
@@ -120,15 +126,18 @@ class SnapshotCalls:
             bookmark = await self._turn(self._link.quiesce(), "fall silent")
             try:
                 snapshot = await self._cell.snapshot(directory)
+                suspended = Suspended(snapshot, bookmark, dict(self._link.facts))
+                if wish.keep is not None:
+                    await wish.keep(suspended)
             except BaseException:
                 await self._turn(self._link.resume(), "speak again")
                 raise
             if wish.end:
                 wish.ended = True
-                await self._inside.life.kill(EndReason.STOPPED, "suspended")
+                await self._inside.life.kill(EndReason.PAUSED, "")
             else:
                 await self._turn(self._link.resume(), "speak again")
-        return Suspended(snapshot, bookmark, dict(self._link.facts))
+        return suspended
 
     async def go_on(self, suspended: Suspended, hostname: str, *, keep_seeds: bool) -> None:
         """On a cell that was just restored, before anything else: speak to its agent again, and have it renew what must

@@ -7,6 +7,7 @@ from dayfly.server.app import create_app
 from dayfly.server.config import Configuration, load_configuration
 from dayfly.server.keys import Key, Keys
 from dayfly.server.logs import start_logging
+from dayfly.server.paused import PausedRecords
 from dayfly.server.places import Places
 from dayfly.server.readiness import Readiness
 from dayfly.server.services import Services
@@ -17,6 +18,7 @@ __all__ = [
     "Key",
     "Keys",
     "Listener",
+    "PausedRecords",
     "Places",
     "Readiness",
     "Services",

@@ -6,11 +6,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 
+from dayfly.limits import LONGEST_PAUSE, MOST_FORKS
 from dayfly.server.keys import MAX_NAME, MAX_SECONDS
 
 __all__ = [
-    "Argv", "Environment", "EnvironmentBody", "ExecutionBody", "ExtendBody", "KeyBody", "MkdirBody", "OpeningBody",
-    "PathText", "ProcessBody", "QuarantineBody", "RemoveBody", "RenameBody", "ResizeBody", "SignalBody", "TokenBody",
+    "Argv", "Environment", "EnvironmentBody", "ExecutionBody", "ExtendBody", "ForkBody", "KeyBody", "MkdirBody", "OpeningBody",
+    "PathText", "PauseBody", "ProcessBody", "QuarantineBody", "RemoveBody", "RenameBody", "ResizeBody", "SignalBody", "TokenBody",
 ]  # fmt: skip
 
 MAX_TEXT = 4096
@@ -64,6 +65,16 @@ class OpeningBody(Body):
 
 class ExtendBody(Body):
     seconds: Seconds
+
+
+class PauseBody(Body):
+    """``seconds``: how long it is kept at most."""
+
+    seconds: Seconds = LONGEST_PAUSE
+
+
+class ForkBody(Body):
+    count: Annotated[int, Field(ge=1, le=MOST_FORKS)] = 1
 
 
 class TokenBody(Body):

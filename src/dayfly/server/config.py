@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from dayfly.errors import InputError, PolicyError
 from dayfly.limits import GIB, MIB, ByteSize, Checked, Limits, Unfit
+from dayfly.manager.shelf import MOST_BYTES
 from dayfly.policy import Policy
 
 __all__ = ["Configuration", "Overcommit", "TemplateEntry", "TenantCaps", "Tls", "load_configuration"]
@@ -37,6 +38,8 @@ class TenantCaps(Checked):
     """Cores: the sum of the limits, too."""
     cpu_seconds_per_day: float | None = Field(None, ge=0)
     """CPU seconds that its sandboxes use in one day of UTC."""
+    paused_bytes: ByteSize | None = Field(None, ge=0)
+    """On the disk."""
 
 
 class Overcommit(Checked):
@@ -46,6 +49,17 @@ class Overcommit(Checked):
     """Some 20 MB of memory each when idle."""
     factor: float = Field(10.0, ge=1, le=1000)
     """Times the machine's memory and cores. Ten: conversations mostly wait for a model or a person."""
+
+
+class Pausing(Checked):
+    """Of sandboxes that are stopped with their memory."""
+
+    most: ByteSize = Field(MOST_BYTES, ge=0)
+    """Bytes on the disk, of all tenants together."""
+    at_stop: bool = True
+    """After SIGTERM conversations are paused, not ended, so that the next start of the server finds them."""
+    stop_seconds: float = Field(30.0, ge=0, le=3600)
+    """For that: afterwards no more pauses are begun. systemd kills after 90."""
 
 
 class Ceilings(Limits):
@@ -107,6 +121,7 @@ class Configuration(Checked):
     """For requests to end after SIGTERM. Then what still runs is interrupted."""
 
     machine: Overcommit = Overcommit()
+    pausing: Pausing = Pausing()
 
     default_caps: TenantCaps = TenantCaps()
     """Of tenants that are not listed."""

@@ -59,7 +59,7 @@ class Metrics:
         task.add_done_callback(self._following.discard)
 
     async def _count_end(self, made: Registration) -> None:
-        end = await made.life.ended()
+        end = await made.ended()
         self._ends.labels(end.reason.value).inc()
 
     def ran(self, execution: Execution) -> None:

@@ -31,8 +31,13 @@ class Places:
 
     @property
     def state(self) -> Path:
-        """Keys and tokens."""
+        """Keys and tokens, and what is paused."""
         return self.directory / "state.db"
+
+    @property
+    def paused(self) -> Path:
+        """Their memory, encrypted."""
+        return self.directory / "paused"
 
     @property
     def journal(self) -> Path:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Annotated, Any, Protocol
 
 from fastapi import APIRouter, Path
-from fastapi.websockets import WebSocket
+from fastapi.websockets import WebSocket, WebSocketDisconnect
 
 from dayfly.errors import DayflyError
 from dayfly.server.auth import Used
@@ -25,6 +25,10 @@ BROKEN = 1011
 """The sandbox has ended, or failed: asking for it says why."""
 
 
+GONE = (RuntimeError, WebSocketDisconnect)
+"""What sending raises once the client has gone: the first where that was noticed before."""
+
+
 class Connection(Protocol):
     async def read(self) -> bytes: ...
     async def write(self, data: bytes) -> None: ...
@@ -39,7 +43,7 @@ async def connect(socket: WebSocket, registration: Used, port: Annotated[int, Pa
     try:
         await socket.accept()
         code = await _carry(socket, connection)
-        with suppress(RuntimeError):  # the client was first
+        with suppress(*GONE):  # the client was first
             await socket.close(code)
     finally:
         await connection.close()
@@ -64,7 +68,7 @@ async def _out(socket: WebSocket, connection: Connection) -> int:
             await socket.send_bytes(data)
     except DayflyError:
         return BROKEN
-    except RuntimeError:  # nobody is there to send to
+    except GONE:  # nobody is there to send to
         pass
     return OVER
 

@@ -8,17 +8,25 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path
 from fastapi.requests import Request
 
-from dayfly.errors import InputError, PolicyError, SandboxEnded
+from dayfly.errors import InputError, PolicyError
 from dayfly.limits import Limits
 from dayfly.manager import Registration
 from dayfly.policy import Policy, parse_policy
 from dayfly.server.answers import Answer
 from dayfly.server.auth import Owned, Reader, Runner, Seen, Used
-from dayfly.server.bodies import EnvironmentBody, ExtendBody, OpeningBody, QuarantineBody, TokenBody
+from dayfly.server.bodies import (
+    EnvironmentBody,
+    ExtendBody,
+    ForkBody,
+    OpeningBody,
+    PauseBody,
+    QuarantineBody,
+    TokenBody,
+)
 from dayfly.server.errors import NoSuchTemplate
 from dayfly.server.services import HasServices, Services
 from dayfly.server.streams import unless_gone
-from dayfly.server.views import SandboxList, SandboxView, TokenMade, sandbox_view
+from dayfly.server.views import ForkList, SandboxList, SandboxView, TokenMade, sandbox_view
 from dayfly.spec import Usage
 
 __all__ = ["ensure_live", "routes"]
@@ -93,9 +101,10 @@ async def one_of_them(registration: Seen) -> Answer:
 @routes.get("/sandboxes/{sandbox}/explain", response_model=dict[str, Any])
 async def explain(registration: Seen) -> Answer:
     """What keeps it: the boundary, its version, each limit and how. Not the paths of this machine."""
-    life = registration.life
-    runsc = life.explain().get("runsc") or {}
-    return Answer({"boundary": life.policy.boundary, "version": runsc.get("version"), "limits": life.limits})
+    runsc = registration.life.explain().get("runsc") or {}
+    return Answer(
+        {"boundary": registration.policy.boundary, "version": runsc.get("version"), "limits": registration.limits}
+    )
 
 
 @routes.get("/sandboxes/{sandbox}/usage", response_model=Usage)
@@ -109,6 +118,31 @@ async def extend(registration: Owned, body: ExtendBody, services: HasServices) -
     """Let it live for at least so long from now, within the policy's ceiling."""
     services.tenants.extend(ensure_live(registration), body.seconds)
     return Answer(sandbox_view(registration))
+
+
+@routes.post("/sandboxes/{sandbox}/pause", response_model=SandboxView)
+async def pause(registration: Owned, services: HasServices, body: PauseBody | None = None) -> Answer:
+    """Stop it and keep its memory, encrypted on disk. Nothing may run in it at that moment."""
+    await services.tenants.pause(ensure_live(registration), (body or PauseBody()).seconds)
+    return Answer(sandbox_view(registration))
+
+
+@routes.post("/sandboxes/{sandbox}/resume", response_model=SandboxView)
+async def resume(registration: Owned, services: HasServices) -> Answer:
+    """Go on with it. One that is not paused stays as it is."""
+    await services.tenants.resume(registration)
+    return Answer(sandbox_view(registration))
+
+
+@routes.post("/sandboxes/{sandbox}/fork", status_code=201, response_model=ForkList)
+async def fork(registration: Owned, services: HasServices, body: ForkBody | None = None) -> Answer:
+    """Make copies that go on from where it is now. Nothing may run in it at that moment."""
+    made = await services.tenants.fork(ensure_live(registration), (body or ForkBody()).count)
+    for one in made:
+        services.metrics.follow(one)
+    renewed = made[0].life.renewed
+    assert renewed is not None
+    return Answer(ForkList([sandbox_view(one) for one in made], renewed.renewed, renewed.kept), 201)
 
 
 @routes.post("/sandboxes/{sandbox}/environment", response_model=SandboxView)
@@ -139,16 +173,15 @@ async def quarantine(registration: Owned, body: QuarantineBody, services: HasSer
 
 
 @routes.delete("/sandboxes/{sandbox}", response_model=SandboxView)
-async def end(registration: Owned) -> Answer:
-    """End it. When this answers, nothing of it is left."""
-    await asyncio.shield(registration.life.close())
+async def end(registration: Owned, services: HasServices) -> Answer:
+    """End it. When this answers, nothing of it is left, on the disk either."""
+    await asyncio.shield(services.tenants.end(registration))
     return Answer(sandbox_view(registration))
 
 
 def ensure_live(registration: Registration) -> Registration:
     """Raises ``SandboxEnded``."""
-    if registration.end_reason is not None:
-        raise SandboxEnded(registration.end_reason.value, registration.end_detail)
+    registration.require_live()
     return registration
 
 

@@ -1,4 +1,4 @@
-"""The server's own small database: who may ask. SQLite in WAL mode, read and written by the server and by ``dayfly keys``.
+"""The server's own small database: who may ask, and what is paused. SQLite in WAL mode, read and written by the server and by ``dayfly keys``.
 
 Durability: ``synchronous = FULL``, so that a revocation that was acknowledged survives a crash of the machine.
 """
@@ -27,6 +27,7 @@ MIGRATIONS = (
     ) STRICT;
     CREATE INDEX secrets_by_tenant ON secrets (tenant, kind);
     """,
+    "CREATE TABLE paused (id TEXT PRIMARY KEY, record TEXT NOT NULL) STRICT;",
 )
 """From each version of the schema to the next; ``user_version`` says how many are done."""
 

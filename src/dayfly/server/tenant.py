@@ -51,7 +51,7 @@ async def usage(caller: Reader, services: HasServices) -> Answer:
     used = services.tenants.usage(caller.tenant)
     allowed = asdict(used.allowed)
     allowed["cpu_seconds_today"] = allowed.pop("cpu_seconds_per_day")
-    return Answer(UsageView(used.sandboxes, used.memory, used.cpus, used.cpu_seconds_today, allowed))
+    return Answer(UsageView(used.sandboxes, used.memory, used.cpus, used.cpu_seconds_today, used.paused_bytes, allowed))
 
 
 @routes.get("/templates", response_model=TemplateList)

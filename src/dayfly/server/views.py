@@ -11,7 +11,7 @@ from dayfly.server.keys import Key
 from dayfly.spec import FileInfo, LimitReport, ProcessInfo
 
 __all__ = [
-    "ContextList", "ContextView", "ErrorAnswer", "ErrorView", "FileList", "HeadList", "Interrupted", "JournalPage", "KeyList", "KeyMade",
+    "ContextList", "ContextView", "ErrorAnswer", "ErrorView", "FileList", "ForkList", "HeadList", "Interrupted", "JournalPage", "KeyList", "KeyMade",
     "KeyView", "MadeDirectory", "ProcessList", "Removed", "SandboxList", "SandboxView", "TemplateList", "TemplateView",
     "TokenMade", "Unpacked", "UsageView", "Written", "key_view", "sandbox_view",
 ]  # fmt: skip
@@ -52,6 +52,16 @@ class SandboxView:
 @dataclass(frozen=True)
 class SandboxList:
     sandboxes: Sequence[SandboxView]
+
+
+@dataclass(frozen=True)
+class ForkList:
+    """``kept``: what goes on alike in all of them, such as generators that code may have seeded; ``renewed``: what was drawn
+    anew. Both are what the agent inside says."""
+
+    sandboxes: Sequence[SandboxView]
+    renewed: Sequence[str]
+    kept: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -143,6 +153,7 @@ class UsageView:
     memory: int
     cpus: float
     cpu_seconds_today: float
+    paused_bytes: int
     allowed: Mapping[str, float | None]
 
 
@@ -185,9 +196,9 @@ def sandbox_view(one: Registration) -> SandboxView:
         template=one.template,
         created=one.created,
         expires=one.expires,
-        policy=one.life.policy.model_dump(mode="json", exclude={"mounts"}),
-        limits=one.life.limits,
-        languages=one.life.languages,
+        policy=one.policy.model_dump(mode="json", exclude={"mounts"}),
+        limits=one.limits,
+        languages=one.languages,
     )
 
 

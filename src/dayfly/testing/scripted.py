@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import os
+import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from dayfly.wire.connection import AGENT, PROTOCOL, Connection, Received
 from dayfly.wire.messages import Event, Fail, Finish, Hello, Message, Open, Quiesce, Quiesced, Welcome
 
 __all__ = ["Asked", "MemoryStream", "ScriptedAgent", "ScriptedBoundary", "ScriptedCell", "scripted_spec"]
+
+MEMORY = "memory"
+"""The file of a snapshot."""
 
 Script = Callable[["Asked"], Awaitable[None]]
 
@@ -174,7 +178,12 @@ class ScriptedCell:
     """A ``Cell`` over a ``ScriptedAgent``. ``die`` is the boundary's word that it ended by itself."""
 
     def __init__(
-        self, spec: SandboxSpec, agent: ScriptedAgent, stream: MemoryStream, saved: dict[Path, Connection]
+        self,
+        spec: SandboxSpec,
+        agent: ScriptedAgent,
+        stream: MemoryStream,
+        saved: dict[str, Connection],
+        identity: Mapping[str, str],
     ) -> None:
         self.id = spec.id
         self.stream = stream
@@ -184,6 +193,7 @@ class ScriptedCell:
         self.kills: list[tuple[EndReason, str]] = []
         self.before_snapshot: Callable[[], Awaitable[None]] | None = None
         self._saved = saved
+        self._identity = identity
         self._end: CellEnd | None = None
         self._gone = asyncio.Event()
         self._running = asyncio.ensure_future(agent.run())
@@ -221,12 +231,16 @@ class ScriptedCell:
         self.frozen = False
 
     async def snapshot(self, directory: Path) -> Snapshot:
-        """Keeps where the agent's connection stands, in this process only; ``directory`` is made and stays empty."""
+        """Keeps where the agent's connection stands, in this process only; ``directory`` holds a word for it."""
         if self.before_snapshot is not None:
             await self.before_snapshot()
         os.mkdir(directory)  # noqa: PTH102
-        self._saved[directory] = copy.deepcopy(self.agent.connection)
-        return Snapshot(directory, {})
+        word = secrets.token_hex(8)
+        self._saved[word] = copy.deepcopy(self.agent.connection)
+        (directory / MEMORY).write_text(word, "ascii")
+        snapshot = Snapshot(directory, self._identity)
+        snapshot.save()
+        return snapshot
 
     def usage(self) -> Usage:
         return Usage(cpu_seconds=self.cpu_seconds)
@@ -236,7 +250,7 @@ class ScriptedCell:
 
 
 class ScriptedBoundary:
-    """Opens ``ScriptedCell``s; the last one is ``cell``."""
+    """Opens ``ScriptedCell``s; the last one is ``cell``. ``conditions`` are the identity of its snapshots from now on."""
 
     name = "scripted"
     guarantees = Guarantees(
@@ -255,24 +269,28 @@ class ScriptedBoundary:
         self.cell: ScriptedCell
         self._script = script
         self._greets = greets
-        self._saved: dict[Path, Connection] = {}
+        self._saved: dict[str, Connection] = {}
+        self.conditions: dict[str, str] = {}
 
     def probe(self) -> ProbeReport:
         return ProbeReport(usable=True)
 
     async def open(self, spec: SandboxSpec) -> ScriptedCell:
         host, inside = MemoryStream.pair()
-        self.cell = ScriptedCell(spec, ScriptedAgent(inside, self._script, greets=self._greets), host, self._saved)
-        return self.cell
+        return self._cell(spec, ScriptedAgent(inside, self._script, greets=self._greets), host)
 
     async def restore(self, snapshot: Snapshot, spec: SandboxSpec) -> ScriptedCell:
+        snapshot.require(self.conditions)
         host, inside = MemoryStream.pair()
-        connection = copy.deepcopy(self._saved[snapshot.directory])
-        self.cell = ScriptedCell(spec, ScriptedAgent(inside, self._script, connection=connection), host, self._saved)
+        connection = copy.deepcopy(self._saved[(snapshot.directory / MEMORY).read_text("ascii")])
+        return self._cell(spec, ScriptedAgent(inside, self._script, connection=connection), host)
+
+    def _cell(self, spec: SandboxSpec, agent: ScriptedAgent, host: MemoryStream) -> ScriptedCell:
+        self.cell = ScriptedCell(spec, agent, host, self._saved, dict(self.conditions))
         return self.cell
 
     def identity(self, spec: SandboxSpec) -> Mapping[str, str]:
-        return {}
+        return self.conditions
 
     def explain(self, spec: SandboxSpec) -> Mapping[str, Any]:
         return {}

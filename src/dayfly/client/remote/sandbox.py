@@ -74,6 +74,6 @@ class RemoteSandbox(ExecutionCalls, ProcessCalls, FileCalls, PortCalls):
         await self._held.leave()
 
     async def close(self) -> None:
-        """End the sandbox. Idempotent."""
-        if self.end_reason is None:
+        """End the sandbox, also a paused one. Idempotent."""
+        if self.end_reason in (None, EndReason.PAUSED):
             await self._held.end()

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 
 from dayfly.client.remote.address import Address, in_path
 from dayfly.client.remote.asked import Asked
-from dayfly.client.remote.failures import ServerUnreachable
+from dayfly.client.remote.failures import BadAnswer, ServerUnreachable
 from dayfly.client.remote.held import Held
 from dayfly.client.remote.http import Http
 from dayfly.client.remote.sandbox import RemoteSandbox
 from dayfly.client.remote.values import is_id, told_sandbox
-from dayfly.errors import DayflyError, NoSuchSandbox
+from dayfly.errors import DayflyError, NoSuchSandbox, SandboxEnded
 from dayfly.policy import Policy
+from dayfly.spec import EndReason
 
 __all__ = ["Server"]
 
@@ -61,14 +62,36 @@ class Server:
         if not is_id(ident):
             raise NoSuchSandbox(f"no sandbox {ident!a:.80}", remedy="an id is what sandbox.id says")
         found = await self._asked("GET", f"/v1/sandboxes/{ident}")
-        found.require_live()
+        if found.end_reason is not EndReason.PAUSED:  # that one can be resumed
+            found.require_live()
         return found
+
+    async def pause(self, sandbox: str, *, seconds: float) -> None:
+        await self._http.ask("POST", f"/v1/sandboxes/{sandbox}/pause", body={"seconds": seconds})
+
+    async def resume(self, sandbox: str) -> RemoteSandbox:
+        resumed = await self._asked("POST", f"/v1/sandboxes/{sandbox}/resume")
+        if sandbox in self._made:
+            self._made[sandbox] = resumed
+        return resumed
+
+    async def discard(self, sandbox: str) -> None:
+        with suppress(SandboxEnded, NoSuchSandbox):
+            await self._http.ask("DELETE", f"/v1/sandboxes/{sandbox}")
+
+    async def fork(self, sandbox: str, count: int) -> Sequence[RemoteSandbox]:
+        answer = await self._http.ask("POST", f"/v1/sandboxes/{sandbox}/fork", body={"count": count})
+        made = [RemoteSandbox(Held(self._http, told_sandbox(one))) for one in answer.rows("sandboxes")]
+        if len(made) != count:
+            raise BadAnswer(f"{count} copies were asked for, and the server speaks of {len(made)}")
+        self._made |= {one.id: one for one in made}
+        return made
 
     async def _asked(self, method: str, path: str, **how: object) -> RemoteSandbox:
         return RemoteSandbox(Held(self._http, told_sandbox(await self._http.ask(method, path, **how))))
 
     def _forget_ended(self) -> None:
-        self._made = {ident: one for ident, one in self._made.items() if one.end_reason is None}
+        self._made = {ident: one for ident, one in self._made.items() if one.end_reason in (None, EndReason.PAUSED)}
 
     async def close(self) -> None:
         """End every sandbox that was made here and still lives, and close the connections."""

@@ -177,13 +177,13 @@ def told_sandbox(one: Fields) -> Told:
     ident = one.text("id")
     if not is_id(ident):
         raise BadAnswer("a sandbox's id is letters and digits")
-    ended = one.text("state") == "ended"
+    ended, paused = one.text("state") == "ended", one.text("state") == "paused"
     return Told(
         id=ident,
         policy=_policy(one.mapping("policy")),
         languages=one.texts("languages"),
         limits=read_limits(one.rows("limits")),
-        end_reason=one.one_of("end_reason", EndReason) if ended else None,
+        end_reason=one.one_of("end_reason", EndReason) if ended else EndReason.PAUSED if paused else None,
         end_detail=one.text("end_detail") if ended and one.has("end_detail") else "",
     )
 
