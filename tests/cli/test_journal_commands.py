@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -125,3 +126,50 @@ def test_what_is_not_there_is_a_clear_error(home: Path, dayfly: Dayfly) -> None:
     done = dayfly("ps")
     assert done.returncode == 2
     assert "dayfly serve" in done.stderr
+
+
+def test_a_tenants_contents_are_erased_and_all_still_verifies(home: Path, dayfly: Dayfly) -> None:
+    assert "print(1)" in dayfly("logs", ANNA).stdout
+    done = dayfly("journal", "erase", "anna")
+    assert (done.returncode, "erased 2 pieces" in done.stderr) == (0, True)
+    assert "print(1)" not in dayfly("logs", ANNA).stdout
+    assert dayfly("journal", "verify").returncode == 0
+    assert b"print(1)" not in (home / "journal.db").read_bytes()
+
+
+def test_old_entries_are_retired_and_the_rest_still_verifies(home: Path, dayfly: Dayfly) -> None:
+    assert "removed 0 entries" in dayfly("journal", "retire", "--days", "1").stderr
+    done = dayfly("journal", "retire", "--days", "0")
+    assert (done.returncode, "removed 8 entries" in done.stderr) == (0, True)
+    assert dayfly("journal", "verify").returncode == 0
+    assert dayfly("journal", "show", ANNA).returncode == 2
+
+
+def test_nothing_is_erased_behind_a_running_servers_back(home: Path, dayfly: Dayfly) -> None:
+    with closing(Journal(home / "journal.db", Signer.load(home / "journal.key"))):
+        done = dayfly("journal", "erase", "anna")
+    assert done.returncode == 4
+    assert "DELETE /v1/journal/contents" in done.stderr
+
+
+def test_a_backup_is_a_directory_that_can_stand_in_its_place(home: Path, dayfly: Dayfly, tmp_path: Path) -> None:
+    target = tmp_path / "backup"
+    with closing(Journal(home / "journal.db", Signer.load(home / "journal.key"))) as running:
+        running.append("server", "tick", {}).result(5)
+        assert dayfly("backup", str(target)).returncode == 0, "a running server is no hindrance"
+    assert {path.stat().st_mode & 0o077 for path in (target, *target.rglob("*"))} == {0}
+    assert dayfly("backup", str(target)).returncode == 2, "it is there already"
+    before = dayfly("journal", "export").stdout
+    for path in home.iterdir():
+        path.unlink() if path.is_file() else shutil.rmtree(path)
+    for path in target.iterdir():
+        path.rename(home / path.name)
+    assert dayfly("journal", "export").stdout == before
+    assert dayfly("journal", "verify").returncode == 0
+
+
+def test_a_backup_that_cannot_be_written_leaves_nothing(home: Path, dayfly: Dayfly, tmp_path: Path) -> None:
+    (home / "journal.db").write_bytes(b"no database " * 1000)
+    assert dayfly("backup", str(tmp_path / "backup")).returncode == 4
+    assert not (tmp_path / "backup").exists()
+    assert dayfly("backup", str(tmp_path / "nothing" / "backup")).returncode == 4

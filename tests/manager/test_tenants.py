@@ -231,7 +231,7 @@ async def test_names_of_any_number_and_length_have_room_in_an_entry(home: House,
 
 
 async def test_what_cannot_be_written_down_is_not_handed_out(home: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dayfly.manager.tenants._described", lambda made: {"not": b"JSON"})
+    monkeypatch.setattr("dayfly.manager.tenants.opening", lambda made: {"not": b"JSON"})
     with pytest.raises(InputError):
         await home.tenants.create("anna", Policy())
     assert (home.tenants.registrations("anna"), home.tenants.usage("anna").sandboxes) == ([], 0)

@@ -133,7 +133,7 @@ def _tenants(boundary: Boundary, directory: Path, journal: Journal) -> Tenants:
         lambda image: agent_for(image, directory / "agents"),
         admission=admission,
         shelf=Shelf(directory / "paused", lasting=True),
-        records=PausedRecords(directory / "server" / "state.db"),
+        records=PausedRecords(directory / "server" / "state.db", directory / "paused"),
     )
     manager.keep(SPARE)
     return Tenants(manager, admission, an_allowance, journal=journal)

@@ -9,7 +9,7 @@ import typer
 from dayfly import __version__
 from dayfly.cli.doctor import doctor
 from dayfly.cli.images import images
-from dayfly.cli.journal import journal, logs, ps
+from dayfly.cli.journal import backup, journal, logs, ps
 from dayfly.cli.keys import keys
 from dayfly.cli.remote import pause, resume, stop, templates, usage
 from dayfly.cli.run import run
@@ -37,6 +37,7 @@ app.add_typer(keys, name="keys")
 app.add_typer(journal, name="journal")
 app.command()(ps)
 app.command()(logs)
+app.command()(backup)
 app.command()(stop)
 app.command()(pause)
 app.command()(resume)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,13 +18,14 @@ from dayfly.cli.endings import Ending, guarded, note, say
 from dayfly.cli.printable import printable
 from dayfly.cli.serve import ConfigFile, configured
 from dayfly.cli.tables import show_table
-from dayfly.errors import InputError, LocalFileError
+from dayfly.errors import HostError, InputError, LocalFileError
+from dayfly.limits import size_text
 
 if TYPE_CHECKING:
-    from dayfly.journal import Reader, SignedHead, Stored
+    from dayfly.journal import Journal, Reader, SignedHead, Stored
     from dayfly.server import Places
 
-__all__ = ["journal", "logs", "ps"]
+__all__ = ["backup", "journal", "logs", "ps"]
 
 journal = typer.Typer(help="Read and verify what the server has written down.", no_args_is_help=True)
 
@@ -100,6 +104,63 @@ def heads(config: ConfigFile = None) -> int:
 
     say(dump_heads(Signer.existing(places.journal_key).verifier, reader.heads()).rstrip())
     return Ending.OK
+
+
+@journal.command("erase")
+@guarded
+def erase(
+    tenant: Annotated[str, typer.Argument(help="Whose code and output.")],
+    config: ConfigFile = None,
+) -> int:
+    """Erase what there is of a tenant's code and output; digests stay, so that all still verifies."""
+    with _writer(_places(config)) as writer:
+        count = writer.erase(tenant).result()
+    note(f"erased {count} pieces of code and output of {printable(tenant)}")
+    return Ending.OK
+
+
+@journal.command("retire")
+@guarded
+def retire(
+    days: Annotated[float, typer.Option(min=0, help="Keep what is younger.")],
+    config: ConfigFile = None,
+) -> int:
+    """Remove old entries behind signed beginnings, so that the rest still verifies."""
+    with _writer(_places(config)) as writer:
+        count = writer.retire(int((time.time() - days * 86400) * 1e9)).result()
+    note(f"removed {count} entries older than {days:g} days")
+    return Ending.OK
+
+
+@guarded
+def backup(
+    target: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="A new one.")], config: ConfigFile = None
+) -> int:
+    """Copy all that a server must not lose into a new directory, while it runs or not. It holds keys: keep it safe."""
+    places = _places(config)
+    from dayfly.server import back_up
+
+    size = back_up(places, target)
+    note(
+        f"{size_text(size)} in {target}; to go back to it, stop the server and put it in the place of {places.directory}"
+    )
+    return Ending.OK
+
+
+@contextmanager
+def _writer(places: Places) -> Iterator[Journal]:
+    """Raises ``InputError`` where there is no journal yet, and ``HostError`` while a server writes it."""
+    _reader(places)
+    from dayfly.journal import Journal, Signer
+
+    try:
+        writer = Journal(places.journal, Signer.existing(places.journal_key))
+    except HostError as error:
+        raise HostError(
+            error.message, remedy="stop the server; erasing can also be asked of it: DELETE /v1/journal/contents"
+        ) from error
+    with closing(writer):
+        yield writer
 
 
 @guarded

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -55,7 +56,8 @@ async def _serve(configuration: Configuration) -> None:
     """Everything is made here and closed in the reverse order: first no more requests, then no more sandboxes."""
     from dayfly.boundaries.gvisor import GvisorBoundary
     from dayfly.journal import Journal, Reader, Signer
-    from dayfly.server import Keys, Listener, Places, Readiness, Services, create_app, start_logging
+    from dayfly.manager.budget import DAY
+    from dayfly.server import Keys, Listener, Places, Readiness, Services, create_app, retire_daily, start_logging
     from dayfly.server import serve as answer
 
     start_logging(sys.stderr)
@@ -80,15 +82,22 @@ async def _serve(configuration: Configuration) -> None:
             journal=places.journal,
             public_key=signer.verifier.public,
         )
+        retiring = None
+        if configuration.journal_days is not None:
+            retiring = asyncio.ensure_future(retire_daily(journal, configuration.journal_days))
         try:
-            unended = Reader(places.journal).unended()
-            await tenants.recover([(row.entry.chain, row.entry.tenant) for row in unended])
+            reader = Reader(places.journal)
+            unended = [(row.entry.chain, row.entry.tenant) for row in reader.unended()]
+            today = int(time.time() // DAY * DAY * 1e9)
+            await tenants.recover(unended, reader.cpu_seconds_since(today))
             say(f"listening on {listener.url}")
             sys.stdout.flush()
             await answer(create_app(services), listener, configuration, stop)
             if configuration.pausing.at_stop:
                 await tenants.pause_conversations(configuration.pausing.stop_seconds)
         finally:
+            if retiring is not None:
+                retiring.cancel()
             await tenants.close()
 
 
@@ -134,7 +143,7 @@ def _tenants(configuration: Configuration, places: Places, boundary: GvisorBound
         admission=admission,
         snapshots=places.paths.data / "snapshots",
         shelf=Shelf(places.paused, lasting=True, most=configuration.pausing.most),
-        records=PausedRecords(places.state),
+        records=PausedRecords(places.state, places.paused),
     )
     for name, entry in configuration.templates.items():
         manager.keep(Template(name, entry.policy, entry.spares, entry.spare_seconds, entry.preload))

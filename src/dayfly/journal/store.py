@@ -167,6 +167,15 @@ class Reader:
         with closing(open_for_reading(self._path)) as connection:  # SQLite gives the kind of the row with the maximum
             return {chain for chain, kind, _ in connection.execute(query) if kind == PAUSED}
 
+    def cpu_seconds_since(self, moment: int) -> dict[str, float]:
+        """What sandboxes that ended at ``moment`` (nanoseconds since 1970) or later have used, by tenant."""
+        query = (
+            "SELECT tenant, SUM(json_extract(facts, '$.cpu_seconds')) FROM entries"  # noqa: S608 - constants
+            f" WHERE kind = '{ENDED}' AND at >= ? GROUP BY tenant"
+        )
+        with closing(open_for_reading(self._path)) as connection:
+            return {tenant: used or 0.0 for tenant, used in connection.execute(query, (moment,))}
+
     def last(self, count: int) -> list[Stored]:
         """The last entries of all chains, the latest at the end."""
         with closing(open_for_reading(self._path)) as connection:

@@ -5,7 +5,7 @@ A day is a day of UTC. A sandbox is charged for what it used since it was last l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from dayfly.errors import BudgetSpent
@@ -41,6 +41,12 @@ class Budget:
     def know(self, sandbox: str, cpu_seconds: float) -> None:
         """It has used so much before, and was charged for it."""
         self._seen[sandbox] = cpu_seconds
+
+    def restore(self, spent: Mapping[str, float]) -> None:
+        """CPU seconds of today, by tenant, that another process has counted."""
+        self._turn_page()
+        for tenant, seconds in spent.items():
+            self._spent[tenant] = self._spent.get(tenant, 0.0) + seconds
 
     def forget(self, sandbox: str) -> None:
         """It has ended and was charged for the last time."""

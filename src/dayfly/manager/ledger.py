@@ -5,6 +5,7 @@ Law: what cannot be written down does not happen. While the journal fails, nothi
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any, Protocol
@@ -35,6 +36,8 @@ class Appender(Protocol):
         tenant: str = "",
         contents: Mapping[str, bytes] | None = None,
     ) -> Future[Any]: ...
+
+    def erase(self, tenant: str) -> Future[int]: ...
 
 
 class Ledger:
@@ -73,6 +76,10 @@ class Ledger:
             self._failure = error
         else:
             done.add_done_callback(self._look)
+
+    async def erase(self, tenant: str) -> int:
+        """Erase the contents of a tenant's entries; returns their number. Raises ``HostError``."""
+        return 0 if self._journal is None else await asyncio.wrap_future(self._journal.erase(tenant))
 
     def _look(self, done: Future[Any]) -> None:
         """In the journal's thread."""

@@ -15,12 +15,13 @@ from dayfly.limits import LONGEST_PAUSE
 from dayfly.manager.admission import Admission, Allowance
 from dayfly.manager.budget import Budget
 from dayfly.manager.conversations import Conversations
+from dayfly.manager.facts import keeping, opening, renewal
 from dayfly.manager.ledger import ENDED, OPENED, PAUSED, RESUMED, SERVER_CHAIN, Appender, Ledger
 from dayfly.manager.manager import Manager
 from dayfly.manager.mistakes import telling
 from dayfly.manager.paused import Owner, Paused
 from dayfly.manager.pauses import whole
-from dayfly.manager.recorded import RecordedLife, names_of
+from dayfly.manager.recorded import RecordedLife
 from dayfly.manager.registry import Registration, Registry
 from dayfly.manager.requests import Requests
 from dayfly.manager.templates import Template
@@ -88,9 +89,16 @@ class Tenants:
         """Write down what concerns no single sandbox. Never raises: see ``check_journal``."""
         self._ledger.append(SERVER_CHAIN, kind, facts, tenant, {})
 
-    async def recover(self, unended: Iterable[tuple[str, str]]) -> None:
+    async def erase_contents(self, tenant: str) -> int:
+        """Erase what the journal has of a tenant's code and output; digests stay, so that it still verifies. Returns how many
+        pieces it had. Raises ``HostError``."""
+        return await self._ledger.erase(tenant)
+
+    async def recover(self, unended: Iterable[tuple[str, str]], spent: Mapping[str, float] | None = None) -> None:
         """Before anything else: clear away what a server that was killed left on this machine, and write down the ends of
-        its sandboxes, given as (chain, tenant). Raises ``HostError`` if something cannot be cleared away."""
+        its sandboxes, given as (chain, tenant). ``spent``: CPU seconds of today by tenant, of those that have ended. Raises
+        ``HostError`` if something cannot be cleared away."""
+        self._budget.restore(spent or {})
         await self._manager.sweep()
         facts = {
             "reason": EndReason.BOUNDARY_LOST.value,
@@ -112,7 +120,7 @@ class Tenants:
         )
         self._registry.add(one)
         self._budget.know(one.id, paused.cpu_seconds)
-        self._note(one, PAUSED, {**_kept(paused), "found": True})  # it may have been killed before it said so
+        self._note(one, PAUSED, {**keeping(paused), "found": True})  # it may have been killed before it said so
         if owner.conversation is not None:
             self._conversations.keep(owner.tenant, owner.conversation, one)
 
@@ -191,7 +199,7 @@ class Tenants:
     async def _register(self, made: Registration, life: RecordedLife, **more: object) -> None:
         try:
             # first: what is not written down is not handed out
-            self._note(made, OPENED, {**_described(made), **more})
+            self._note(made, OPENED, {**opening(made), **more})
         except BaseException:
             await asyncio.shield(life.close())
             raise
@@ -295,7 +303,7 @@ class Tenants:
             paused = await self._manager.pause(registration.life.id, owner=owner, seconds=seconds, most=room)
             registration.held = paused
             self._charge(registration)
-            self._note(registration, PAUSED, _kept(paused))
+            self._note(registration, PAUSED, keeping(paused))
 
     def _room(self, tenant: str) -> int | None:
         most = self._allowance_of(tenant).paused_bytes
@@ -325,7 +333,7 @@ class Tenants:
                 raise SandboxEnded(EndReason.SNAPSHOT_MISMATCH.value, error.message) from error
             registration.held = life
             self._follow(registration, life, paused.runs)
-            self._note(registration, RESUMED, _renewed(life))
+            self._note(registration, RESUMED, renewal(life))
 
     async def fork(self, registration: Registration, count: int = 1) -> Sequence[Registration]:
         """So many that go on from where it is now, each a sandbox of its own without a conversation; it goes on too.
@@ -342,7 +350,7 @@ class Tenants:
         made = [Registration(life, of.tenant, None, of.template, env=dict(of.env), now=self._now) for life in lives]
         self._note(of, "sandbox.forked", {"into": [one.id for one in made]})
         for one, life in zip(made, lives, strict=True):
-            await self._register(one, life, fork_of=of.id, **_renewed(life))
+            await self._register(one, life, fork_of=of.id, **renewal(life))
         return made
 
     async def pause_conversations(self, seconds: float) -> None:
@@ -394,31 +402,6 @@ class Tenants:
 
     def _note(self, registration: Registration, kind: str, facts: Mapping[str, object]) -> None:
         self._ledger.append(registration.id, kind, facts, registration.tenant, {})
-
-
-def _described(made: Registration) -> dict[str, object]:
-    """What the journal keeps of a new sandbox. The environment by its names only: values may be secrets."""
-    policy = made.policy
-    return {
-        "conversation": made.conversation,
-        "template": made.template,
-        "policy": policy.model_dump(mode="json", exclude={"mounts"}),
-        "mounts": [
-            mount.target for mount in policy.mounts
-        ],  # the tenant reads this: where they come from is the operator's
-        "environment": names_of(made.env),
-        "limits": {report.name: report.enforcement.value for report in made.limits},
-    }
-
-
-def _kept(paused: Paused) -> dict[str, object]:
-    return {"bytes": paused.sealed.size, "expires": paused.expires}
-
-
-def _renewed(life: RecordedLife) -> dict[str, object]:
-    """What the agent says was drawn anew after its restore, and what goes on as it was."""
-    found = life.renewed
-    return {"renewed": list(found.renewed), "kept": list(found.kept)} if found is not None else {}
 
 
 def _digest(env: Mapping[str, str]) -> str:

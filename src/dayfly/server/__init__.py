@@ -4,12 +4,14 @@ Law: until a request has shown whose it is, it learns nothing, and costs next to
 """
 
 from dayfly.server.app import create_app
+from dayfly.server.backup import back_up
 from dayfly.server.config import Configuration, load_configuration
 from dayfly.server.keys import Key, Keys
 from dayfly.server.logs import start_logging
 from dayfly.server.paused import PausedRecords
 from dayfly.server.places import Places
 from dayfly.server.readiness import Readiness
+from dayfly.server.retention import retire_daily
 from dayfly.server.services import Services
 from dayfly.server.serving import Listener, serve
 
@@ -22,8 +24,10 @@ __all__ = [
     "Places",
     "Readiness",
     "Services",
+    "back_up",
     "create_app",
     "load_configuration",
+    "retire_daily",
     "serve",
     "start_logging",
 ]

@@ -123,6 +123,9 @@ class Configuration(Checked):
     machine: Overcommit = Overcommit()
     pausing: Pausing = Pausing()
 
+    journal_days: float | None = Field(None, ge=1, le=36500)
+    """Entries of the journal that are older are removed, once a day; without it all are kept."""
+
     default_caps: TenantCaps = TenantCaps()
     """Of tenants that are not listed."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -18,10 +19,12 @@ _records = TypeAdapter(Paused)
 
 
 class PausedRecords:
-    """Implements ``dayfly.manager.Records`` over the file that ``open_state`` opens. Blocks for some milliseconds."""
+    """Implements ``dayfly.manager.Records`` over the file that ``open_state`` opens, of what lies in ``directory``, which may
+    have been moved. Blocks for some milliseconds."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, directory: Path) -> None:
         self._path = path
+        self._directory = directory
 
     def put(self, paused: Paused) -> None:
         record = _records.dump_json(paused).decode()
@@ -37,7 +40,11 @@ class PausedRecords:
         with writing(self._path) as state:
             for sandbox, record in state.execute("SELECT id, record FROM paused").fetchall():
                 try:
-                    yield _records.validate_json(record)
+                    yield self._here(_records.validate_json(record))
                 except (ValidationError, InputError) as error:
                     log.warning("a paused sandbox cannot be read", extra={"facts": {"why": type(error).__name__}})
                     state.execute("DELETE FROM paused WHERE id = ?", (sandbox,))
+
+    def _here(self, paused: Paused) -> Paused:
+        sealed = replace(paused.sealed, file=self._directory / paused.sealed.file.name)
+        return replace(paused, sealed=sealed)

@@ -14,7 +14,7 @@ from dayfly.server.answers import Answer
 from dayfly.server.auth import Administrator
 from dayfly.server.bodies import MAX_INTEGER
 from dayfly.server.services import HasServices
-from dayfly.server.views import HeadList, JournalPage
+from dayfly.server.views import Erased, HeadList, JournalPage
 
 __all__ = ["routes"]
 
@@ -42,6 +42,12 @@ async def heads(caller: Administrator, services: HasServices) -> Answer:
         return Answer(HeadList("", []))
     found = await asyncio.to_thread(Reader(services.journal).heads, caller.tenant)
     return Answer(HeadList(services.public_key.hex(), [one.as_json() for one in found]))
+
+
+@routes.delete("/contents", response_model=Erased)
+async def erase(caller: Administrator, services: HasServices) -> Answer:
+    """Erase the tenant's code and output from the journal. Digests stay: its chains still verify."""
+    return Answer(Erased(await services.tenants.erase_contents(caller.tenant)))
 
 
 def _page(file: Path, tenant: str, chain: str | None, after: int, limit: int) -> JournalPage:

@@ -14,7 +14,7 @@ from pathlib import Path
 from dayfly.errors import HostError
 from dayfly.paths import make_directory
 
-__all__ = ["MIGRATIONS", "open_state", "writing"]
+__all__ = ["MIGRATIONS", "open_state", "translated", "writing"]
 
 BUSY_SECONDS = 5.0
 """How long a writer waits for another one; a commit takes some milliseconds."""
@@ -49,7 +49,7 @@ def open_state(path: Path) -> sqlite3.Connection:
             connection.close()
             raise
     except (sqlite3.Error, OSError) as error:
-        raise _translated(error, path) from error
+        raise translated(error, path) from error
     return connection
 
 
@@ -62,7 +62,7 @@ def writing(path: Path) -> Iterator[sqlite3.Connection]:
                 connection.execute("BEGIN IMMEDIATE")
                 yield connection
         except sqlite3.Error as error:
-            raise _translated(error, path) from error
+            raise translated(error, path) from error
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
@@ -84,6 +84,6 @@ def _version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _translated(error: Exception, path: Path) -> HostError:
+def translated(error: Exception, path: Path) -> HostError:
     remedy = "free some space" if "full" in str(error) else f"see whether {path} and its directory can be used"
     return HostError(f"the server's state {path} cannot be used: {error}", remedy=remedy)

@@ -11,7 +11,7 @@ from dayfly.server.keys import Key
 from dayfly.spec import FileInfo, LimitReport, ProcessInfo
 
 __all__ = [
-    "ContextList", "ContextView", "ErrorAnswer", "ErrorView", "FileList", "ForkList", "HeadList", "Interrupted", "JournalPage", "KeyList", "KeyMade",
+    "ContextList", "ContextView", "Erased", "ErrorAnswer", "ErrorView", "FileList", "ForkList", "HeadList", "Interrupted", "JournalPage", "KeyList", "KeyMade",
     "KeyView", "MadeDirectory", "ProcessList", "Removed", "SandboxList", "SandboxView", "TemplateList", "TemplateView",
     "TokenMade", "Unpacked", "UsageView", "Written", "key_view", "sandbox_view",
 ]  # fmt: skip
@@ -175,6 +175,13 @@ class JournalPage:
 
     entries: Sequence[Mapping[str, Any]]
     next: int
+
+
+@dataclass(frozen=True)
+class Erased:
+    """How many pieces of code and output there were."""
+
+    erased: int
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,34 @@
+"""What the journal is told of a sandbox's life, beside what runs in it."""
+
+from __future__ import annotations
+
+from dayfly.manager.paused import Paused
+from dayfly.manager.recorded import RecordedLife, names_of
+from dayfly.manager.registry import Registration
+
+__all__ = ["keeping", "opening", "renewal"]
+
+
+def opening(made: Registration) -> dict[str, object]:
+    """What the journal keeps of a new sandbox. The environment by its names only: values may be secrets."""
+    policy = made.policy
+    return {
+        "conversation": made.conversation,
+        "template": made.template,
+        "policy": policy.model_dump(mode="json", exclude={"mounts"}),
+        # the tenant reads this: where mounts come from is the operator's
+        "mounts": [mount.target for mount in policy.mounts],
+        "environment": names_of(made.env),
+        "limits": {report.name: report.enforcement.value for report in made.limits},
+    }
+
+
+def keeping(paused: Paused) -> dict[str, object]:
+    """What a pause has written: bytes, and until when, in seconds since 1970."""
+    return {"bytes": paused.sealed.size, "expires": paused.expires}
+
+
+def renewal(life: RecordedLife) -> dict[str, object]:
+    """What the agent says was drawn anew after its restore, and what goes on as it was."""
+    found = life.renewed
+    return {"renewed": list(found.renewed), "kept": list(found.kept)} if found is not None else {}
