@@ -230,6 +230,16 @@ async def test_names_of_any_number_and_length_have_room_in_an_entry(home: House,
     assert "..." in dict(home.told(mine.id))["sandbox.opened"]["environment"]
 
 
+async def test_what_an_earlier_process_counted_today_counts(home: House) -> None:
+    home.allowances["anna"] = Allowance(cpu_seconds_per_day=10)
+    await home.tenants.recover([], {"anna": 10.0, "bert": 1.0})
+    with pytest.raises(BudgetSpent):
+        await home.tenants.create("anna", Policy())
+    assert home.tenants.usage("bert").cpu_seconds_today == 1.0
+    home.wall += 86400
+    await home.tenants.create("anna", Policy())
+
+
 async def test_what_cannot_be_written_down_is_not_handed_out(home: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dayfly.manager.tenants.opening", lambda made: {"not": b"JSON"})
     with pytest.raises(InputError):
