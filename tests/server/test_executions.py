@@ -181,8 +181,8 @@ async def test_what_is_kept_is_bounded_and_says_what_is_forgotten(monkeypatch: p
         sent.append(message["body"])
 
     with pytest.raises(InputError, match="forgotten"):
-        await log.follow(0, Lines(send))
-    await log.follow(log.first - 1, Lines(send))
+        await log.follow(0, Lines(send, None))
+    await log.follow(log.first - 1, Lines(send, None))
     assert [json.loads(line)["n"] for line in sent] == list(range(log.first, 21))
     assert log.size <= 200
 

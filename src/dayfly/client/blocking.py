@@ -18,7 +18,7 @@ from dayfly.client.contexts import AsyncContexts
 from dayfly.client.files import AsyncFiles
 from dayfly.client.ports import AsyncPort
 from dayfly.client.sandbox import AsyncSandbox
-from dayfly.client.shell import Closing, Shell, blocking, iterating, reading, wrapping
+from dayfly.client.shell import Closing, Shell, blocking, iterating, reading, wrapping, wrapping_each
 from dayfly.client.watch import AsyncWatch, Change
 from dayfly.policy import Policy
 from dayfly.spec import EndReason, LimitReport, Usage
@@ -173,18 +173,9 @@ class Sandbox(Closing[AsyncSandbox]):
     explain = blocking(AsyncSandbox.explain)
     pause = blocking(AsyncSandbox.pause)
     resume = blocking(AsyncSandbox.resume)
+    fork = wrapping_each(AsyncSandbox.fork, lambda inner, bridge: _shell_of(Sandbox, inner, bridge))
     connect_port = wrapping(AsyncSandbox.connect_port, Port)
     close = blocking(AsyncSandbox.close)
-
-    def fork(self, count: int = 1) -> list[Sandbox]:
-        """Copies that go on from where this one is now, each with a life of its own, all or none; this one goes on too.
-
-        Random generators that the code may have seeded go on alike in all of them; ``uuid``, ``secrets`` and the names of
-        temporary files differ. Raises ``BusyError`` while something is under way, ``InputError``, ``AdmissionRefused``,
-        ``SandboxEnded``, ``HostError``.
-        """
-        made = self._bridge.run(lambda: self._inner.fork(count))
-        return [_shell_of(Sandbox, inner, self._bridge) for inner in made]
 
     @property
     def files(self) -> Files:

@@ -189,16 +189,19 @@ class AsyncSandbox:
     @property
     def files(self) -> AsyncFiles:
         """Files inside."""
+        self._open()
         return AsyncFiles(self, self._open)
 
     @property
     def commands(self) -> AsyncCommands:
         """Programs inside."""
+        self._open()
         return AsyncCommands(self, self._open)
 
     @property
     def contexts(self) -> AsyncContexts:
         """The interpreters inside, by name."""
+        self._open()
         return AsyncContexts(self, self._open)
 
     async def explain(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@
 ``AsyncFiles``, whose other parameters are exactly those of ``AsyncFiles.read`` (a ``ParamSpec``) and which returns what
 awaiting it gives. Assigned in a class body it is an ordinary method: mypy knows ``Files.read(path, *, limit=...) -> bytes``,
 ``help()`` shows the async method's signature and docstring, and there is no second implementation that could drift. The
-four makers differ in what comes back: a value, an object that needs a shell of its own, an iterator, or an attribute.
+five makers differ in what comes back: a value, an object that needs a shell of its own, an iterator, or an attribute.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Concatenate, Generic, Never, ParamSpec, Self, TypeVar, overload
 
 from dayfly.client.bridge import Bridge
 from dayfly.errors import SandboxEnded
 
-__all__ = ["Closing", "Shell", "blocking", "iterating", "reading", "wrapping"]
+__all__ = ["Closing", "Shell", "blocking", "iterating", "reading", "wrapping", "wrapping_each"]
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -82,6 +82,19 @@ def wrapping(
 
     def call(shell: Shell[A], /, *args: P.args, **kwargs: P.kwargs) -> S:
         return shell_type(wait(shell, *args, **kwargs), shell._bridge)
+
+    return _dressed(call, function)
+
+
+def wrapping_each(
+    function: Callable[Concatenate[A, P], Coroutine[Any, Any, Sequence[B]]], shell_type: Callable[[B, Bridge], S]
+) -> Callable[Concatenate[Shell[A], P], list[S]]:
+    """A method that waits for the coroutine and returns its values, each in a shell of its own."""
+
+    wait = blocking(function)
+
+    def call(shell: Shell[A], /, *args: P.args, **kwargs: P.kwargs) -> list[S]:
+        return [shell_type(one, shell._bridge) for one in wait(shell, *args, **kwargs)]
 
     return _dressed(call, function)
 

@@ -123,7 +123,8 @@ async def extend(registration: Owned, body: ExtendBody, services: HasServices) -
 @routes.post("/sandboxes/{sandbox}/pause", response_model=SandboxView)
 async def pause(registration: Owned, services: HasServices, body: PauseBody | None = None) -> Answer:
     """Stop it and keep its memory, encrypted on disk. Nothing may run in it at that moment."""
-    await services.tenants.pause(ensure_live(registration), (body or PauseBody()).seconds)
+    registration.require_live()
+    await services.tenants.pause(registration, (body or PauseBody()).seconds)
     return Answer(sandbox_view(registration))
 
 
@@ -180,8 +181,9 @@ async def end(registration: Owned, services: HasServices) -> Answer:
 
 
 def ensure_live(registration: Registration) -> Registration:
-    """Raises ``SandboxEnded``."""
+    """Raises ``SandboxEnded``, also for one that is paused."""
     registration.require_live()
+    assert registration.life
     return registration
 
 

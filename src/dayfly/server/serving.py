@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, cast
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -25,6 +26,9 @@ HEAD_SECONDS = 10.0
 
 MAX_MESSAGE = 1024 * 1024
 """Bytes of one WebSocket message: a frame of the wire."""
+
+MOST_HELD = 64 * 1024
+"""Bytes that wait for the end of a turn of the loop: more than one packet of loopback."""
 
 BACKLOG = 1024
 """Connections that wait to be accepted, as after a pause of the machine."""
@@ -85,13 +89,43 @@ class _Server(uvicorn.Server):
         yield
 
 
+class _Gathering:
+    """A transport that writes once in a turn of its loop: the pieces of a short answer make one packet, not five."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._held: list[bytes] = []
+        self._size = 0
+
+    def write(self, data: bytes) -> None:
+        if not self._held:
+            self._loop.call_soon(self._flush)
+        self._held.append(data)
+        self._size += len(data)
+        if self._size > MOST_HELD:  # whoever writes much is to hear when the other side is slow
+            self._flush()
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._held:
+            data, self._held, self._size = b"".join(self._held), [], 0
+            self._transport.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 class _Patient(H11Protocol):
     """Waits for a request's head, but not for ever: open connections are limited in number, and wanting one needs no key."""
 
     _late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(cast(asyncio.Transport, _Gathering(transport, self.loop)))
         self._watch()
 
     def data_received(self, data: bytes) -> None:

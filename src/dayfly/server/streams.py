@@ -15,7 +15,7 @@ from fastapi.responses import Response
 
 from dayfly.errors import DayflyError
 from dayfly.server.answers import json_bytes
-from dayfly.server.asgi import Receive, Scope, Send
+from dayfly.server.asgi import Message, Receive, Scope, Send
 from dayfly.server.errors import ClientGone, error_body
 
 __all__ = ["NDJSON", "Lines", "Stream", "Target", "body_of", "unless_gone"]
@@ -24,6 +24,9 @@ NDJSON = "application/x-ndjson"
 
 ALIVE_SECONDS = 15.0
 """Of silence until an empty line: proxies cut connections that are silent for a minute."""
+
+START_SECONDS = 0.02
+"""Until an answer without a line begins all the same: its reader wants to know that it is being answered."""
 
 T = TypeVar("T")
 
@@ -35,10 +38,11 @@ class Target(Protocol):
 
 
 class Lines:
-    """The lines of one answer; ``numbered`` ones carry ``n`` from 1."""
+    """The lines of one answer; ``numbered`` ones carry ``n`` from 1. ``start`` goes with the first, or without one soon."""
 
-    def __init__(self, send: Send, *, numbered: bool = True) -> None:
+    def __init__(self, send: Send, start: Message | None, *, numbered: bool = True) -> None:
         self._send = send
+        self._start = start
         self._numbered = numbered
         self._count = 0
         self._busy = asyncio.Lock()
@@ -56,13 +60,27 @@ class Lines:
 
     async def keep_alive(self) -> None:
         """Until cancelled. While a line waits for its reader nothing is added."""
+        await asyncio.sleep(START_SECONDS)
+        async with self._busy:
+            await self._begin()
         while True:
             await asyncio.sleep(ALIVE_SECONDS)
             if not self._busy.locked():
                 await self.write_encoded(b"")
 
+    async def end(self) -> None:
+        """No more lines."""
+        await self._begin()
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
     async def _put(self, line: bytes) -> None:
+        await self._begin()
         await self._send({"type": "http.response.body", "body": line + b"\n", "more_body": True})
+
+    async def _begin(self) -> None:
+        if self._start is not None:
+            start, self._start = self._start, None
+            await self._send(start)
 
 
 class Stream(Response):
@@ -81,8 +99,8 @@ class Stream(Response):
         self.raw_headers = [(name, value) for name, value in self.raw_headers if name != b"content-length"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        lines = Lines(send, numbered=self._numbered)
+        start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+        lines = Lines(send, start, numbered=self._numbered)
         alive = asyncio.ensure_future(lines.keep_alive())
         try:
             await unless_gone(receive, self._told(lines))
@@ -90,13 +108,13 @@ class Stream(Response):
             return
         finally:
             alive.cancel()
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _told(self, lines: Lines) -> None:
         try:
             await self._work(lines)
         except DayflyError as error:
             await lines.write({"type": "error", **error_body(error)})
+        await lines.end()  # here, and not after this task, so that it goes with the last line
 
 
 async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
