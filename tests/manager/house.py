@@ -76,6 +76,7 @@ class House:
         self.journal_path = path / "journal.db"
         self.journal = Journal(self.journal_path, SIGNER)
         admission = Admission(capacity or Capacity(100, 100 * GIB, 100, 0), self.allowance_of, free_memory=lambda: GIB)
+        self.memory = GIB
         self.scratch = path / "memory"
         self.scratch.mkdir(exist_ok=True)
         self.shelf = path / "shelf"
@@ -84,7 +85,7 @@ class House:
             Images(),
             lambda image: Path("/nonexistent"),
             admission=admission,
-            shelf=Shelf(self.shelf, lasting=records is not None, scratch=self.scratch),
+            shelf=Shelf(self.shelf, lasting=records is not None, scratch=self.scratch, free_memory=lambda: self.memory),
             records=records,
             now=lambda: self.wall,
         )

@@ -20,10 +20,11 @@ from dayfly.errors import (
     OutOfSpace,
     SandboxEnded,
 )
-from dayfly.limits import LONGEST_PAUSE, MOST_FORKS, Limits
+from dayfly.limits import GIB, LONGEST_PAUSE, MOST_FORKS, Limits
 from dayfly.manager import Allowance, Registration, sealing
 from dayfly.manager.paused import Remembered
-from dayfly.manager.shelf import Shelf
+from dayfly.manager.pauses import AT_ONCE
+from dayfly.manager.shelf import RESERVE, Shelf
 from dayfly.manager.tenants import LOOK_SECONDS
 from dayfly.policy import Policy
 from dayfly.spec import EndReason
@@ -227,6 +228,35 @@ async def test_a_caller_who_is_gone_leaves_nothing_half_done(home: House) -> Non
     assert (await mine.life.execute("x")).stdout == "x"
 
 
+@pytest.mark.parametrize("state", ["ready", "paused"])
+async def test_a_machine_without_memory_for_a_copy_says_so(home: House, state: str) -> None:
+    mine, _ = await home.tenants.get_or_create("anna", "c", Policy())
+    if state == "paused":
+        await home.tenants.pause(mine)
+    home.memory = RESERVE - 1
+    with pytest.raises(OutOfSpace, match="memory free"):
+        await (home.tenants.pause(mine) if state == "ready" else home.tenants.resume(mine))
+    assert mine.state == state
+    home.memory = GIB
+    await (home.tenants.pause(mine) if state == "ready" else home.tenants.resume(mine))
+
+
+async def test_only_a_few_copies_are_in_memory_at_a_time(home: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    many = [await home.tenants.create("anna", Policy()) for _ in range(3 * AT_ONCE)]
+    plain, seen = Shelf.plain, []
+
+    def counting(shelf: Shelf, size: int) -> Any:
+        made = plain(shelf, size)
+        seen.append(len(list(home.scratch.iterdir())))
+        return made
+
+    monkeypatch.setattr(Shelf, "plain", counting)
+    await asyncio.gather(*(home.tenants.pause(one) for one in many))
+    await asyncio.gather(*(home.tenants.resume(one) for one in many))
+    assert len(seen) == 6 * AT_ONCE
+    assert 1 < max(seen) <= AT_ONCE
+
+
 async def test_a_damaged_one_stays_until_somebody_ends_it(home: House) -> None:
     mine = await a_paused_one(home)
     (file,) = home.shelf.rglob("*.sealed")
@@ -374,6 +404,17 @@ async def test_forks_are_all_there_or_none(home: House) -> None:
     for wrong in (0, -1, MOST_FORKS + 1):
         with pytest.raises(InputError):
             await home.tenants.fork(mine, wrong)
+    assert (await mine.life.execute("x")).stdout == "x"
+
+
+async def test_copies_that_nobody_waits_for_any_more_are_gone(home: House) -> None:
+    mine = await home.tenants.create("anna", Policy())
+    caller = asyncio.ensure_future(home.tenants.fork(mine, 2))
+    await asyncio.sleep(0)
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert [one.state for one in home.tenants.registrations("anna")] == ["ended", "ended", "ready"]
     assert (await mine.life.execute("x")).stdout == "x"
 
 

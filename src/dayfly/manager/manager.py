@@ -162,15 +162,19 @@ class Manager:
     async def resume(self, sandbox: str) -> RecordedLife:
         """Go on with a paused one, by its id. Raises ``InputError``, ``SnapshotMismatch`` where it cannot go on any more,
         and what ``open`` raises; it stays paused then."""
+        paused = self.pauses.find(sandbox)
 
-        async def restore(paused: Paused, suspended: Suspended) -> RecordedLife:
-            def begin(boundary: Boundary, spec: SandboxSpec) -> Awaitable[RecordedLife]:
-                was = _as_it_was(spec, paused)
+        def begin(boundary: Boundary, spec: SandboxSpec) -> Awaitable[RecordedLife]:
+            was = _as_it_was(spec, paused)
+
+            def restore(suspended: Suspended) -> Awaitable[RecordedLife]:
                 return RecordedLife.restore(boundary, suspended, was, paused.policy, keep_seeds=True)
 
-            return await self._open(paused.policy, paused.owner.tenant, begin, image=paused.image)
+            return self.pauses.unsealed(paused, restore)
 
-        return await self.pauses.resume(sandbox, restore)
+        life = await self._open(paused.policy, paused.owner.tenant, begin, image=paused.image)
+        await self.pauses.alive_again(paused, life)
+        return life
 
     async def fork(self, sandbox: str, count: int = 1, *, tenant: str = "") -> Sequence[RecordedLife]:
         """So many copies that go on from where it is now, each with a life of its own. Generators that code has seeded go on

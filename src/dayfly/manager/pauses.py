@@ -23,9 +23,15 @@ from dayfly.manager.shelf import Shelf
 from dayfly.sandbox import Suspended
 from dayfly.spec import EndReason
 
-__all__ = ["Pauses", "whole"]
+__all__ = ["AT_ONCE", "Pauses", "whole"]
 
 T = TypeVar("T")
+
+AT_ONCE = 4
+"""Pauses and resumes: each holds a second copy of a sandbox's memory, and a disk is not faster for more."""
+
+FORKS_AT_ONCE = 2
+"""Fewer: one may wait for the machine to have room, and must not keep all others from their turns."""
 
 _IMAGE = "snapshot"
 
@@ -51,6 +57,8 @@ class Pauses:
         self._now = now
         self._all: dict[str, Paused] = {}
         self._leases: dict[str, Lease] = {}
+        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._forking = asyncio.Semaphore(FORKS_AT_ONCE)
 
     @property
     def all(self) -> Mapping[str, Paused]:
@@ -73,8 +81,9 @@ class Pauses:
         found = await asyncio.to_thread(lambda: list(self._records.all()))
         await asyncio.to_thread(self._shelf.sweep, {one.sealed.file for one in found})
         for one in found:
+            self._all[one.id] = one
             with suppress(ImageNotFound):  # whoever wants to go on with it hears of that
-                self._keep(one)
+                self._leases[one.id] = self._hold(one.image)
 
     async def pause(
         self, life: RecordedLife, owner: Owner, *, seconds: float = LONGEST_PAUSE, most: int | None = None
@@ -88,37 +97,44 @@ class Pauses:
         return await whole(self._pause(life, owner, seconds, most))
 
     async def _pause(self, life: RecordedLife, owner: Owner, seconds: float, most: int | None) -> Paused:
+        lease = self._hold(life.spec.image.digest)
+        try:
+            paused = await self._put_away(life, owner, self._now() + seconds, most)
+        except BaseException:
+            lease.close()
+            raise
+        self._keep(paused, lease)
+        return paused
+
+    async def _put_away(self, life: RecordedLife, owner: Owner, expires: float, most: int | None) -> Paused:
         made: list[Paused] = []
 
         async def keep(suspended: Suspended) -> None:
-            unsealed = _described(life, owner, self._now() + seconds)
+            unsealed = _described(life, owner, expires)
             made.append(await asyncio.to_thread(self._put, suspended, unsealed, most))
 
-        async with self._plain() as place:
+        async with self._plain(_size(life)) as place:
             await life.suspend(place / _IMAGE, keep)
         (paused,) = made
         if life.end_reason is not EndReason.PAUSED:  # it ended by itself at that moment
             await asyncio.to_thread(self._destroy, paused)
             raise SandboxEnded(str(life.end_reason), life.end_detail)
-        self._keep(paused)
         return paused
 
-    async def resume(
-        self, sandbox: str, restore: Callable[[Paused, Suspended], Awaitable[RecordedLife]]
-    ) -> RecordedLife:
-        """Have ``restore`` go on with it. Raises ``InputError`` if it is not paused, and what ``restore`` raises, and
-        ``HostError``; it stays paused then."""
-        paused = self.find(sandbox)
-        async with self._plain() as place:
+    async def unsealed(self, paused: Paused, restore: Callable[[Suspended], Awaitable[RecordedLife]]) -> RecordedLife:
+        """Have ``restore`` go on with it. Raises what that raises, and ``HostError``; it stays paused in any case."""
+        async with self._plain(paused.sealed.size) as place:
             await asyncio.to_thread(self._shelf.take, paused.sealed, place / _IMAGE)
-            life = await restore(paused, Suspended.load(place / _IMAGE))
+            return await restore(Suspended.load(place / _IMAGE))
+
+    async def alive_again(self, paused: Paused, life: RecordedLife) -> None:
+        """It is not paused any more. Raises ``HostError``; then it is still, and ``life`` is gone."""
         try:
-            await self.discard(sandbox)
+            await self.discard(paused.id)
         except BaseException:
             await life.kill(EndReason.PAUSED, "")
             raise
         life.carry_on(paused.lived, paused.left, paused.cpu_seconds)
-        return life
 
     async def fork(
         self, life: RecordedLife, count: int, restore: Callable[[Suspended], Awaitable[RecordedLife]]
@@ -127,7 +143,7 @@ class Pauses:
         ``InputError``, what ``restore`` raises, and ``HostError``."""
         if not 1 <= count <= MOST_FORKS:
             raise InputError(f"not a number of forks: {count}", remedy=f"1 to {MOST_FORKS}")
-        async with self._plain() as place:
+        async with self._forking, self._plain(_size(life)) as place:
             suspended = await life.snapshot(place / _IMAGE)
             found = await asyncio.gather(*(restore(suspended) for _ in range(count)), return_exceptions=True)
         made = [one for one in found if isinstance(one, RecordedLife)]
@@ -151,9 +167,9 @@ class Pauses:
         for sandbox in list(self._leases):
             self._release(sandbox)
 
-    def _keep(self, paused: Paused) -> None:
+    def _keep(self, paused: Paused, lease: Lease) -> None:
         self._all[paused.id] = paused
-        self._leases[paused.id] = self._hold(paused.image)
+        self._leases[paused.id] = lease
 
     def _release(self, sandbox: str) -> None:
         lease = self._leases.pop(sandbox, None)
@@ -176,12 +192,14 @@ class Pauses:
         paused.sealed.discard()
 
     @asynccontextmanager
-    async def _plain(self) -> AsyncIterator[Path]:
-        place = await asyncio.to_thread(self._shelf.plain)
-        try:
-            yield place.path
-        finally:
-            await asyncio.to_thread(place.close)
+    async def _plain(self, size: int) -> AsyncIterator[Path]:
+        """A place in memory for so many bytes; a few at a time."""
+        async with self._turns:
+            place = await asyncio.to_thread(self._shelf.plain, size)
+            try:
+                yield place.path
+            finally:
+                await asyncio.to_thread(place.close)
 
 
 def _described(life: RecordedLife, owner: Owner, expires: float) -> Paused:
@@ -203,13 +221,21 @@ def _described(life: RecordedLife, owner: Owner, expires: float) -> Paused:
     )
 
 
-async def whole(work: Coroutine[Any, Any, T]) -> T:
-    """Its result; it goes on to its end before a caller who is cancelled is told so."""
+def _size(life: RecordedLife) -> int:
+    """Bytes that a snapshot will have: its memory, and what it has written."""
+    used = life.usage()
+    return (used.memory or 0) + (used.disk or 0)
+
+
+async def whole(work: Coroutine[Any, Any, T], undo: Callable[[T], Awaitable[object]] | None = None) -> T:
+    """Its result. It goes on to its end before a caller who is cancelled is told so, and is undone then."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait({task})
-        if not task.cancelled():
-            task.exception()  # nobody is there to hear of it
+        if (
+            not task.cancelled() and task.exception() is None and undo is not None
+        ):  # nobody is there to hear of a failure
+            await undo(task.result())
         raise

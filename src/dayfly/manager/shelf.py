@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
-from dayfly.errors import HostError
-from dayfly.limits import GIB
+from dayfly.errors import HostError, OutOfSpace
+from dayfly.limits import GIB, MIB, size_text
+from dayfly.manager.admission import available_memory
 from dayfly.manager.leased import LeasedDirectory, clear_abandoned
 from dayfly.manager.sealing import Sealed, seal, unseal
 from dayfly.paths import make_directory
@@ -24,6 +25,9 @@ MOST_BYTES = 50 * GIB
 SCRATCH = Path("/dev/shm")  # noqa: S108 - what is made there is this user's own
 """A file system in memory, which every Linux has (filesystem hierarchy of systemd and of initscripts; POSIX shared memory)."""
 
+RESERVE = 256 * MIB
+"""Of the machine's memory, that stays free whatever is paused or resumed."""
+
 SUFFIX = ".sealed"
 
 
@@ -31,20 +35,36 @@ class Shelf:
     """Sealed sandboxes in ``directory``, ``most`` bytes of them. With ``lasting`` they are there for the next process, which
     must be told their keys; without, they go with this one."""
 
-    def __init__(self, directory: Path, *, lasting: bool, most: int = MOST_BYTES, scratch: Path = SCRATCH) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        lasting: bool,
+        most: int = MOST_BYTES,
+        scratch: Path = SCRATCH,
+        free_memory: Callable[[], int] = available_memory,
+    ) -> None:
         self._directory = directory
         self._lasting = lasting
         self._most = most
         self._scratch = scratch
+        self._free_memory = free_memory
         self._own: LeasedDirectory | None = None
         self._sealing = threading.Lock()  # one at a time: each needs to know what is left
 
-    def plain(self) -> LeasedDirectory:
-        """A place in memory for one sandbox's plain files, to be closed. Raises ``HostError``."""
+    def plain(self, size: int) -> LeasedDirectory:
+        """A place in memory for so many bytes of one sandbox's plain files, to be closed. Raises ``HostError``, also
+        ``OutOfSpace`` where the machine has not that much to spare."""
         if not self._scratch.is_dir():
             raise HostError(
                 f"{self._scratch} is not there, and a paused sandbox is written nowhere but in memory before it is encrypted",
                 remedy=f"mount -t tmpfs tmpfs {self._scratch}",
+            )
+        found = os.statvfs(self._scratch)
+        if min(found.f_bavail * found.f_frsize, self._free_memory() - RESERVE) < size:
+            raise OutOfSpace(
+                f"there are no {size_text(size)} of memory free for a copy of the sandbox in {self._scratch}",
+                remedy=f"close some sandboxes, or make {self._scratch} larger",
             )
         return LeasedDirectory(self._scratch, _prefix())
 

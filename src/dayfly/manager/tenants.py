@@ -20,7 +20,7 @@ from dayfly.manager.ledger import ENDED, OPENED, PAUSED, RESUMED, SERVER_CHAIN, 
 from dayfly.manager.manager import Manager
 from dayfly.manager.mistakes import telling
 from dayfly.manager.paused import Owner, Paused
-from dayfly.manager.pauses import whole
+from dayfly.manager.pauses import AT_ONCE, whole
 from dayfly.manager.recorded import RecordedLife
 from dayfly.manager.registry import Registration, Registry
 from dayfly.manager.requests import Requests
@@ -32,9 +32,6 @@ __all__ = ["TenantUsage", "Tenants"]
 
 LOOK_SECONDS = 5.0
 """Between looks at what live sandboxes have used of their tenants' CPU seconds: a core's 5 s are what a day can overshoot."""
-
-PAUSES_AT_ONCE = 4
-"""When a server stops: each holds a second copy of a sandbox's memory."""
 
 NO_TENANT = ""
 
@@ -340,7 +337,11 @@ class Tenants:
 
         Raises ``BusyError``, ``SandboxEnded``, ``AdmissionRefused``, ``InputError`` and ``HostError``; none is made then.
         """
-        return await whole(self._fork(registration, count))
+
+        async def undo(made: Sequence[Registration]) -> None:
+            await asyncio.gather(*(self.end(one) for one in made))
+
+        return await whole(self._fork(registration, count), undo)
 
     async def _fork(self, registration: Registration, count: int) -> Sequence[Registration]:
         async with registration.changing:
@@ -357,7 +358,7 @@ class Tenants:
         """Before ``close``, so that whoever comes back finds them: begin no more pauses after so long. What cannot be paused
         is left to end."""
         latest = asyncio.get_running_loop().time() + seconds
-        turns = asyncio.Semaphore(PAUSES_AT_ONCE)
+        turns = asyncio.Semaphore(AT_ONCE)
 
         async def pause(registration: Registration) -> None:
             async with turns:

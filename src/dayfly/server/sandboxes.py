@@ -136,9 +136,10 @@ async def resume(registration: Owned, services: HasServices) -> Answer:
 
 
 @routes.post("/sandboxes/{sandbox}/fork", status_code=201, response_model=ForkList)
-async def fork(registration: Owned, services: HasServices, body: ForkBody | None = None) -> Answer:
+async def fork(registration: Owned, services: HasServices, request: Request, body: ForkBody | None = None) -> Answer:
     """Make copies that go on from where it is now. Nothing may run in it at that moment."""
-    made = await services.tenants.fork(ensure_live(registration), (body or ForkBody()).count)
+    making = services.tenants.fork(ensure_live(registration), (body or ForkBody()).count)
+    made = await unless_gone(request.receive, making)  # nobody could ever find what a caller who is gone has asked for
     for one in made:
         services.metrics.follow(one)
     renewed = made[0].life.renewed
