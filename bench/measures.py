@@ -87,11 +87,11 @@ def idle_memory(contenders: Iterable[Contender], rounds: int, count: int = 8) ->
     for contender in list(contenders) * rounds:
         clones = [_clone(contender) for _ in range(count)]
         time.sleep(1)  # what the ones before had comes back
-        before = _available()
+        before = available()
         for clone in clones:
             clone.start()
         time.sleep(1)  # let transient memory of the start go
-        cost = (before - _available()) / count / 1e6
+        cost = (before - available()) / count / 1e6
         for clone in clones:
             clone.stop()
         found.setdefault(f"{contender.name}: idle memory, MB", []).append(cost)
@@ -104,7 +104,7 @@ def _clone(contender: Contender) -> Contender:
     return copy.copy(contender)
 
 
-def _available() -> int:
+def available() -> int:
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
