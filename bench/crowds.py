@@ -11,11 +11,16 @@ import time
 from pathlib import Path
 
 from bench.measures import Samples, available
+from dayfly.boundaries.base import Cell
 from dayfly.limits import Limits
 from dayfly.manager import Manager, Template, embedded
 from dayfly.manager.recorded import RecordedLife
+from dayfly.manager.spares import Spares
 from dayfly.policy import Policy
+from dayfly.sandbox.link import Link
 from dayfly.sandbox.rest import FREEZE_SECONDS
+
+PRELOAD = ("pandas", "matplotlib.pyplot")
 
 AT_ONCE = 4
 """Opened at a time: more makes two cores no faster."""
@@ -26,7 +31,8 @@ WATCH_SECONDS = 10.0
 def crowds(rounds: int, *, plain: int, rich: int) -> Samples:
     """``plain`` sandboxes of the image python, ``rich`` of data with pandas loaded, and ``rounds`` pauses of one."""
     found = asyncio.run(idle("python", plain, ()))
-    found |= asyncio.run(idle("data", rich, ("pandas", "matplotlib.pyplot")))
+    found |= asyncio.run(idle("data", rich, PRELOAD))
+    found |= asyncio.run(refill(rich // 4))
     for image in ("python", "data"):
         found |= asyncio.run(pauses(image, rounds))
     return found
@@ -114,6 +120,39 @@ async def pauses(image: str, rounds: int) -> Samples:
         return found
     finally:
         await manager.close()
+
+
+async def refill(count: int) -> Samples:
+    """How fast spares of a preloaded template come, and restores of the same snapshot that do no more than answer."""
+    manager = embedded()
+    try:
+        spares = manager.keep(Template("crowd", Policy(image="data"), count + 1, preload=PRELOAD))
+        while not len(spares):
+            await asyncio.sleep(0.001)
+        begun = time.perf_counter()
+        await spares.full()
+        ours = count / (time.perf_counter() - begun)
+        bare = await bare_restores(manager, spares, count)
+        return {"dayfly, data: spares a second": [ours], "bare restores of the same snapshot a second": [bare]}
+    finally:
+        await manager.close()
+
+
+async def bare_restores(manager: Manager, spares: Spares, count: int) -> float:
+    assert spares._mould is not None
+    suspended = spares._mould._suspended
+    assert suspended is not None
+    cells: list[Cell] = []
+    begun = time.perf_counter()
+    for _ in range(count):
+        spec, lease = await manager._prepared(spares._patient_policy(), "data")
+        cells.append(await manager._boundary("gvisor").restore(suspended.snapshot, spec))
+        await Link(cells[-1].stream, lambda _: None, suspended.bookmark).resume()
+        cells[-1].freeze()  # as spares are
+        lease.close()
+    taken = time.perf_counter() - begun
+    await asyncio.gather(*(cell.kill() for cell in cells))
+    return count / taken
 
 
 def copy_seconds(file: Path) -> float:

@@ -23,6 +23,7 @@ RATIOS = [
     ("dayfly, plain kernel: trivial execution, ms", "ipykernel, no sandbox: trivial execution, ms", "< 1"),
     ("dayfly, IPython kernel: trivial execution, ms", "ipykernel, no sandbox: trivial execution, ms", "< 1"),
     ("dayfly, data: next spare there after, ms", "dayfly, data: cold start and import, ms", "<= 0.25"),
+    ("dayfly, data: spares a second", "bare restores of the same snapshot a second", ">= 0.8"),
     ("dayfly over HTTP, data: trivial execution, ms", "dayfly, IPython kernel: trivial execution, ms", "<= 3 ms"),
     ("dayfly, plain kernel: idle memory, MB", "bare runsc, python: idle memory, MB", "+ 12 MB"),
     ("dayfly, IPython kernel: idle memory, MB", "bare runsc, IPython: idle memory, MB", "+ 12 MB"),
