@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
+import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -49,11 +51,30 @@ async def test_an_ended_one_can_be_asked_why_for_an_hour(home: House) -> None:
     await asyncio.sleep(0.1)
     found = home.tenants.find("anna", mine.id)
     assert (found.state, found.end_reason, found.end_detail) == ("ended", "memory_limit", "it grew")
-    home.wall += KEPT_SECONDS
+    home.wall -= 10 * KEPT_SECONDS  # somebody sets the clock: that moves no hour
     assert home.tenants.find("anna", mine.id) is mine
-    home.wall += 1
+    home.wall += 20 * KEPT_SECONDS
+    await asyncio.sleep(KEPT_SECONDS - 1)
+    assert home.tenants.find("anna", mine.id) is mine
+    await asyncio.sleep(2)
     with pytest.raises(NoSuchSandbox):
         home.tenants.find("anna", mine.id)
+
+
+async def test_what_is_remembered_of_an_ended_one_is_small_and_says_so(home: House) -> None:
+    mine = await home.tenants.create("anna", Policy(), env={"SECRET": "value"})
+    life, limits, languages = weakref.ref(mine.life), mine.life.limits, mine.life.languages
+    await mine.life.close()
+    await asyncio.sleep(0.1)
+    gc.collect()
+    assert life() is None, "what a live one needs is gone"
+    assert (mine.env, mine.life.limits, mine.life.languages) == ({}, limits, languages)
+    assert (mine.id, mine.state, mine.end_reason) == (mine.life.id, "ended", EndReason.STOPPED)
+    await mine.life.close()
+    assert (await mine.life.kill(EndReason.CRASHED, "")).reason == (await mine.life.ended()).reason == "stopped"
+    with pytest.raises(SandboxEnded, match="stopped"):
+        mine.life.execute("x")
+    assert not hasattr(mine.life, "__wrapped__")
 
 
 async def test_a_conversation_is_one_sandbox_for_each_tenant(home: House) -> None:
@@ -215,9 +236,10 @@ async def test_what_a_cancelled_run_printed_is_written_down_too(home: House) -> 
 
 async def test_nothing_is_written_behind_an_end(home: House) -> None:
     mine = await home.tenants.create("anna", Policy())
-    await mine.life.close()
+    life = mine.life  # as a request has it that began before
+    await life.close()
     await asyncio.sleep(0.1)
-    for begin in (mine.life.execute("x"), mine.life.remove("/x"), mine.life.configure({"A": "1"})):
+    for begin in (life.execute("x"), life.remove("/x"), life.configure({"A": "1"})):
         with pytest.raises(SandboxEnded):
             await begin
     assert home.told(mine.id)[-1][0] == "sandbox.ended"

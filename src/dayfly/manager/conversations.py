@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 
 from dayfly.errors import BoundaryUnusable, InputError
 from dayfly.policy import Policy
-from dayfly.sandbox import Life
+from dayfly.spec import EndReason
 
 __all__ = ["Conversations"]
 
@@ -25,11 +25,21 @@ MAX_TRIES = 3
 Key = tuple[str, str]
 
 
+class Lived(Protocol):
+    """The part of a sandbox's life that is used here."""
+
+    @property
+    def end_reason(self) -> EndReason | None: ...
+    @property
+    def policy(self) -> Policy: ...
+    async def ended(self) -> object: ...
+
+
 class Holder(Protocol):
     """What is handed out: something that has a sandbox's life."""
 
     @property
-    def life(self) -> Life: ...
+    def life(self) -> Lived: ...
 
 
 H = TypeVar("H", bound=Holder)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dayfly.errors import NoSuchSandbox
+from dayfly.manager.past import PastLife
 from dayfly.manager.recorded import RecordedLife
 from dayfly.spec import EndReason
 
@@ -23,7 +24,7 @@ MAX_ENDED = 10_000
 class Registration:
     """One sandbox and whose it is. ``created`` is in seconds since 1970; ``conversation`` and ``template`` if it has one."""
 
-    life: RecordedLife
+    life: RecordedLife | PastLife
     tenant: str
     conversation: str | None = None
     template: str | None = None
@@ -64,12 +65,14 @@ class Registration:
 
 
 class Registry:
-    """All sandboxes of all tenants, the ended ones for a while. ``now`` is the wall clock in seconds since 1970."""
+    """All sandboxes of all tenants, the ended ones for a while: by ``clock``, which is monotonic. ``now`` is the wall clock
+    in seconds since 1970."""
 
-    def __init__(self, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, now: Callable[[], float] = time.time, clock: Callable[[], float] = time.monotonic) -> None:
         self._now = now
+        self._clock = clock
         self._live: dict[str, Registration] = {}
-        self._ended: dict[str, Registration] = {}  # in the order of their ends
+        self._ended: dict[str, tuple[float, Registration]] = {}  # until when; in the order of their ends
 
     def add(self, registration: Registration) -> None:
         self._live[registration.id] = registration
@@ -78,13 +81,13 @@ class Registry:
         """It has ended just now."""
         registration.ended = self._now()
         if self._live.pop(registration.id, None) is not None:
-            self._ended[registration.id] = registration
+            self._ended[registration.id] = (self._clock() + KEPT_SECONDS, registration)
         self._forget()
 
     def find(self, tenant: str, sandbox: str) -> Registration:
         """Raises ``NoSuchSandbox``."""
         self._forget()
-        found = self._live.get(sandbox) or self._ended.get(sandbox)
+        found = self._live.get(sandbox) or self._ended.get(sandbox, (0.0, None))[1]
         if found is None or found.tenant != tenant:
             raise NoSuchSandbox(f"no sandbox {sandbox!a:.80}", remedy="open a new one")
         return found
@@ -92,15 +95,15 @@ class Registry:
     def all(self, tenant: str | None = None) -> Sequence[Registration]:
         """Of one tenant or of all, the ended ones first."""
         self._forget()
-        found = (*self._ended.values(), *self._live.values())
+        found = (*(one for _, one in self._ended.values()), *self._live.values())
         return [one for one in found if tenant is None or one.tenant == tenant]
 
     def live(self) -> Sequence[Registration]:
         return list(self._live.values())
 
     def _forget(self) -> None:
-        oldest = self._now() - KEPT_SECONDS
-        for name, one in list(self._ended.items()):
-            if (one.ended or 0.0) >= oldest and len(self._ended) <= MAX_ENDED:
+        while self._ended:
+            oldest, (until, _) = next(iter(self._ended.items()))
+            if self._clock() <= until and len(self._ended) <= MAX_ENDED:
                 return
-            del self._ended[name]
+            del self._ended[oldest]

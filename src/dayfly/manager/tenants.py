@@ -16,7 +16,8 @@ from dayfly.manager.conversations import Conversations
 from dayfly.manager.ledger import ENDED, OPENED, SERVER_CHAIN, Appender, Ledger
 from dayfly.manager.manager import Manager
 from dayfly.manager.mistakes import telling
-from dayfly.manager.recorded import names_of
+from dayfly.manager.past import PastLife
+from dayfly.manager.recorded import RecordedLife, names_of
 from dayfly.manager.registry import Registration, Registry
 from dayfly.manager.requests import Requests
 from dayfly.manager.templates import Template
@@ -63,7 +64,7 @@ class Tenants:
         self._ledger = Ledger(journal)
         self._budget = Budget(now, lambda tenant: allowance_of(tenant).cpu_seconds_per_day)
         self._now = now
-        self._registry = Registry(now)
+        self._registry = Registry(now, asyncio.get_running_loop().time)
         self._requests: Requests[Registration] = Requests()
         self._conversations: Conversations[Registration] = Conversations()
         self._following: dict[Registration, asyncio.Task[None]] = {}
@@ -153,16 +154,17 @@ class Tenants:
             await asyncio.shield(life.close())
             raise
         self._registry.add(made)
-        self._following[made] = asyncio.ensure_future(self._follow(made))
+        self._following[made] = asyncio.ensure_future(self._follow(made, life))
         return made
 
-    async def _follow(self, registration: Registration) -> None:
-        end = await registration.life.ended()
+    async def _follow(self, registration: Registration, life: RecordedLife) -> None:
+        end = await life.ended()
         self._registry.ended(registration)
         self._charge(registration)
         self._budget.forget(registration.id)
         facts = {"reason": end.reason.value, "detail": end.detail[:MAX_WORDS], "cpu_seconds": registration.cpu_seconds}
         self._note(registration, ENDED, facts)
+        registration.life, registration.env = PastLife.of(life, end), {}
         self._following.pop(registration, None)
 
     # --- what there is ------------------------------------------------------------------------------------------------
@@ -196,15 +198,15 @@ class Tenants:
 
         Raises what ``create`` raises; the old one is gone in any case.
         """
-        reason = reason[:MAX_WORDS]
+        reason, env = reason[:MAX_WORDS], registration.env
         self._note(registration, "sandbox.quarantined", {"reason": reason})
         await registration.life.kill(EndReason.QUARANTINED, reason)
         if not replace:
             return None
         old, policy = registration, registration.life.policy
         if old.conversation is None:
-            return await self.create(old.tenant, policy, env=old.env, template=old.template)
-        made, _ = await self.get_or_create(old.tenant, old.conversation, policy, env=old.env, template=old.template)
+            return await self.create(old.tenant, policy, env=env, template=old.template)
+        made, _ = await self.get_or_create(old.tenant, old.conversation, policy, env=env, template=old.template)
         return made
 
     async def close(self) -> None:
