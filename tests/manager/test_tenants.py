@@ -12,7 +12,15 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from dayfly.errors import AdmissionRefused, BudgetSpent, HostError, InputError, NoSuchSandbox, SandboxEnded
+from dayfly.errors import (
+    AdmissionRefused,
+    BudgetSpent,
+    HostError,
+    InputError,
+    JournalUnwritable,
+    NoSuchSandbox,
+    SandboxEnded,
+)
 from dayfly.limits import GIB, Limits
 from dayfly.manager import Allowance, Capacity, Template
 from dayfly.manager.registry import KEPT_SECONDS
@@ -285,21 +293,47 @@ async def test_a_tenants_contents_can_be_erased_and_the_chain_still_verifies(hom
     assert home.contents()["execution.started", "code"] == b"bert"
 
 
+async def journal_noticed(home: House) -> None:
+    """Once a try to write has failed."""
+    while home.journal.failure is None:
+        await asyncio.sleep(0)
+
+
 async def test_while_the_journal_fails_nothing_begins_and_then_it_goes_on(home: House) -> None:
-    mine = await home.tenants.create("anna", Policy())
+    mine, dying = [await home.tenants.create("anna", Policy()) for _ in range(2)]
     assert home.told(mine.id)  # its beginning is on the disk
     home.journal._connection.execute("PRAGMA query_only = ON")  # as a full disk does: every commit fails
     await mine.life.execute("the first: nobody knows yet")
-    home.journal.erase("nobody").exception(5)  # a barrier: all before it has been tried
+    await journal_noticed(home)
     for begin in (mine.life.execute("x"), mine.life.remove("/x"), home.tenants.create("anna", Policy())):
-        with pytest.raises(HostError, match="nothing happens without it"):
+        with pytest.raises(JournalUnwritable, match="nothing happens without it"):
             await begin
-    home.journal.erase("nobody").exception(5)
+    with pytest.raises(JournalUnwritable):
+        await anext(mine.life.read_file("/x"))
+    await dying.life.close()  # what ends, ends
     home.journal._connection.execute("PRAGMA query_only = OFF")
-    with pytest.raises(HostError):  # the try that finds it well again
-        await mine.life.execute("x")
-    home.journal.erase("nobody").exception(5)
+    told = [kind for kind, _ in home.told(mine.id)]
+    assert told == ["sandbox.opened", "execution.started", "execution.ended"], "nothing is lost"
+    assert dict(home.told(dying.id))["sandbox.ended"]["reason"] == "stopped"
     assert (await mine.life.execute("well")).stdout == "well"
+
+
+async def test_what_the_journal_refuses_is_counted(home: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = await home.tenants.create("anna", Policy())
+    assert home.told(mine.id)
+    with monkeypatch.context() as patch:
+        patch.setattr(home.journal, "append", refusing)
+        await mine.life.execute("x")
+        with pytest.raises(JournalUnwritable, match="too many wait"):
+            await mine.life.execute("x")
+    with pytest.raises(JournalUnwritable):  # the try that finds it well again
+        await mine.life.execute("x")
+    assert home.told("server")[-1] == ("journal.tried", {"after": "too many wait", "lost": 3})
+    assert (await mine.life.execute("well")).stdout == "well"
+
+
+def refusing(*_: object, **__: object) -> None:
+    raise HostError("too many wait")
 
 
 async def test_without_a_journal_everything_works(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from dayfly.boundaries import forks
-from dayfly.errors import AdmissionRefused, DayflyError, SandboxEnded
+from dayfly.errors import AdmissionRefused, DayflyError, OutOfSpace, SandboxEnded
 from dayfly.manager.recorded import RecordedLife
 from dayfly.paths import host_error, make_directory
 from dayfly.sandbox import Suspended
@@ -55,7 +55,7 @@ class Mould:
             life = await self._restore(self._suspended)
             self._failures = 0
             return life
-        except AdmissionRefused:  # the machine is full: that says nothing of the snapshot
+        except (AdmissionRefused, OutOfSpace):  # the machine is full: that says nothing of the snapshot
             raise
         except DayflyError:
             await self._give_up()
@@ -69,6 +69,9 @@ class Mould:
         except SandboxEnded:
             await self._give_up()
             raise
+        except OutOfSpace:  # that passes, and says nothing of what this machine can do
+            await asyncio.to_thread(self.close)
+            return None
         except DayflyError:
             await self._give_up()
             return None
