@@ -75,7 +75,7 @@ async def _serve(configuration: Configuration) -> None:
         services = Services(
             tenants,
             keys,
-            Readiness(lambda: _problem(boundary)),
+            Readiness(lambda: _problem(boundary, journal)),
             configuration,
             journal=places.journal,
             public_key=signer.verifier.public,
@@ -85,7 +85,7 @@ async def _serve(configuration: Configuration) -> None:
             await tenants.recover([(row.entry.chain, row.entry.tenant) for row in unended])
             say(f"listening on {listener.url}")
             sys.stdout.flush()
-            await answer(create_app(services), listener, configuration, stop)
+            await answer(create_app(services), listener, configuration, stop, tenants.end)
         finally:
             await tenants.close()
 
@@ -142,6 +142,8 @@ def _allowance(configuration: Configuration, tenant: str) -> Allowance:
     return Allowance(**dict(configuration.caps_of(tenant)))
 
 
-def _problem(boundary: GvisorBoundary) -> str | None:
+def _problem(boundary: GvisorBoundary, journal: Journal) -> str | None:
+    if journal.failure is not None:
+        return journal.failure.message
     report = boundary.probe()
     return None if report.usable else "; ".join(report.reasons)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from dayfly.errors import AdmissionRefused, DayflyError
+from dayfly.errors import AdmissionRefused, DayflyError, HostError
 from dayfly.manager.admission import Admission, Allowance
 from dayfly.manager.budget import Budget
 from dayfly.manager.conversations import Conversations
@@ -70,11 +70,12 @@ class Tenants:
         self._following: dict[Registration, asyncio.Task[None]] = {}
         self._keeper = asyncio.ensure_future(self._keep_budgets())
         self._keeper.add_done_callback(telling("CPU budgets are not kept any more"))
-        self._closed = False
+        self._one_at_a_time = asyncio.Lock()
+        self._ending = self._closed = False
         self._ledger.append(SERVER_CHAIN, "server.started", {}, NO_TENANT, {})
 
     def check_journal(self) -> None:
-        """Before something begins that is to be written down. Raises ``HostError`` while that fails."""
+        """Before something begins that is to be written down. Raises ``JournalUnwritable``."""
         self._ledger.check()
 
     def note(self, kind: str, tenant: str, facts: Mapping[str, object]) -> None:
@@ -138,6 +139,8 @@ class Tenants:
     async def _create(
         self, tenant: str, policy: Policy, env: Mapping[str, str], template: str | None, conversation: str | None
     ) -> Registration:
+        if self._ending:
+            raise HostError("this server is stopping", remedy="try again when it has been started again")
         self._ledger.check()
         try:
             self._budget.check(tenant)
@@ -209,16 +212,22 @@ class Tenants:
         made, _ = await self.get_or_create(old.tenant, old.conversation, policy, env=env, template=old.template)
         return made
 
-    async def close(self) -> None:
-        """End every sandbox and write down why. Idempotent."""
+    async def end(self) -> None:
+        """End every sandbox and write down why; from now on none is made. Idempotent."""
+        self._ending = True
         self._keeper.cancel()
-        await self._manager.close()
-        await asyncio.gather(*self._following.values())
+        async with self._one_at_a_time:
+            await self._manager.close()
+            await asyncio.gather(*self._following.values())
+        with suppress(asyncio.CancelledError):
+            await self._keeper
+
+    async def close(self) -> None:
+        """``end`` it all, also what was being made meanwhile. Idempotent."""
+        await self.end()
         if not self._closed:
             self._closed = True
             self.note("server.stopped", NO_TENANT, {})
-        with suppress(asyncio.CancelledError):
-            await self._keeper
 
     # --- budgets ------------------------------------------------------------------------------------------------------
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -28,6 +29,10 @@ MAX_MESSAGE = 1024 * 1024
 
 BACKLOG = 1024
 """Connections that wait to be accepted, as after a pause of the machine."""
+
+
+LAST_SECONDS = 10
+"""For requests to hear that their sandbox has ended, and for callers to read that; then their connections are cut."""
 
 
 @dataclass(frozen=True)
@@ -57,24 +62,35 @@ class Listener:
         return cls(bound, f"{scheme}://{name}:{bound.getsockname()[1]}")
 
 
-async def serve(app: Asgi, listener: Listener, configuration: Configuration, stop: asyncio.Event) -> None:
-    """Answer until ``stop`` is set; then accept nothing more and let requests end for a while. Raises ``HostError``."""
+async def serve(
+    app: Asgi,
+    listener: Listener,
+    configuration: Configuration,
+    stop: asyncio.Event,
+    end: Callable[[], Coroutine[Any, Any, None]],
+) -> None:
+    """Answer until ``stop`` is set; then accept nothing more and let requests end for a while. ``end`` is called when that
+    is over and ends what the others wait for, so that they are told so. Raises ``HostError``."""
     try:
         settings = _settings(app, configuration)
         settings.load()
     except OSError as error:
         raise HostError(f"cannot use the files of TLS: {error}", remedy="see tls.certificate and tls.key") from error
     server = _Server(settings)
-    stopping = asyncio.ensure_future(_stop(server, stop))
+    stopping = asyncio.ensure_future(_stop(server, stop, configuration.drain_seconds, end))
     try:
         await server.serve([listener.socket])
     finally:
         stopping.cancel()
 
 
-async def _stop(server: uvicorn.Server, stop: asyncio.Event) -> None:
+async def _stop(
+    server: uvicorn.Server, stop: asyncio.Event, seconds: float, end: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
     await stop.wait()
     server.should_exit = True
+    await asyncio.sleep(seconds)
+    await asyncio.shield(asyncio.ensure_future(end()))  # it goes on when the last request has ended
 
 
 class _Server(uvicorn.Server):
@@ -129,7 +145,7 @@ def _settings(app: Asgi, configuration: Configuration) -> uvicorn.Config:
         forwarded_allow_ips="127.0.0.1,::1",  # whatever the environment says
         limit_concurrency=configuration.connections,
         backlog=BACKLOG,
-        timeout_graceful_shutdown=configuration.drain_seconds,
+        timeout_graceful_shutdown=configuration.drain_seconds + LAST_SECONDS,
         h11_max_incomplete_event_size=MAX_HEAD,
         ws_max_size=MAX_MESSAGE,
         ws_ping_interval=None,  # who reads slowly is not gone; the sandbox's own lifetime bounds it
