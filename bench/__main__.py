@@ -6,7 +6,7 @@ import argparse
 import datetime
 from pathlib import Path
 
-from bench import lives, measures, report
+from bench import lives, measures, neighbours, report
 from bench.contenders import contenders
 from dayfly.images import build, load_recipe
 
@@ -29,6 +29,7 @@ def main() -> None:
     samples |= measures.idle_memory(comparable, 1 if options.quick else 5)
     samples |= measures.idle_cpu(options.rich)
     samples |= lives.lives(rounds)
+    samples |= neighbours.neighbours(1 if options.quick else 5)
     if options.quick:
         print("\n".join(report._lines(samples, "a quick look")))
         return

@@ -24,6 +24,10 @@ MAX_HEAD = 32 * 1024
 HEAD_SECONDS = 10.0
 """For the head of a request to arrive; a slow network takes one."""
 
+IDLE_SECONDS = 75
+"""For the next request on an open connection: longer than callers keep idle ones (httpx 5 s, nginx 60 s). Were the server the
+first to close, requests would cross that on a busy machine, and fail with nobody knowing whether they were begun."""
+
 MAX_MESSAGE = 1024 * 1024
 """Bytes of one WebSocket message: a frame of the wire."""
 
@@ -145,6 +149,7 @@ def _settings(app: Asgi, configuration: Configuration) -> uvicorn.Config:
         forwarded_allow_ips="127.0.0.1,::1",  # whatever the environment says
         limit_concurrency=configuration.connections,
         backlog=BACKLOG,
+        timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=configuration.drain_seconds + LAST_SECONDS,
         h11_max_incomplete_event_size=MAX_HEAD,
         ws_max_size=MAX_MESSAGE,
