@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SHORT := tests/agent tests/boundaries tests/cli tests/client tests/escapes tests/sandbox
 
-.PHONY: run setup test test-short test-current test-all check format bench clean
+.PHONY: run setup test test-short test-current test-all soak check format bench clean
 .DEFAULT_GOAL := run
 
 run: setup
@@ -46,6 +46,11 @@ test-current: $(VENV)/.developer
 	else \
 	  echo "NOT TESTED: gVisor's current source could not be built here"; \
 	fi
+
+# Two thousand sandboxes in the life of one server: 15 minutes.
+soak: $(VENV)/.developer
+	@$(BIN)/dayfly setup --image python
+	@$(BIN)/python -m pytest -s -m soak tests/server/test_soak.py
 
 test-all: $(VENV)/.developer
 	@$(BIN)/dayfly setup --image data --image python

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from dayfly.runtime import find_runsc
 
+ALONE = "a neighbour, alone: p99 of a trivial execution, ms"
+
 RATIOS = [
     # (what, against what, target in words)
     ("dayfly, plain kernel: cold start, ms", "bare runsc, python, 1 CPU: cold start, ms", "<= 1.5"),
@@ -25,6 +27,10 @@ RATIOS = [
     ("dayfly, data: next spare there after, ms", "dayfly, data: cold start and import, ms", "<= 0.25"),
     ("dayfly, data: spares a second", "bare restores of the same snapshot a second", ">= 0.8"),
     ("dayfly over HTTP, data: trivial execution, ms", "dayfly, IPython kernel: trivial execution, ms", "<= 3 ms"),
+    *(
+        (f"a neighbour, beside {what}: p99 of a trivial execution, ms", ALONE, "<= 5")
+        for what in ("8 floods", "8 hogs", "8 floods and 8 hogs")
+    ),
     ("dayfly, plain kernel: idle memory, MB", "bare runsc, python: idle memory, MB", "+ 12 MB"),
     ("dayfly, IPython kernel: idle memory, MB", "bare runsc, IPython: idle memory, MB", "+ 12 MB"),
 ]

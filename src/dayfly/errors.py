@@ -21,6 +21,7 @@ __all__ = [
     "HostError",
     "ImageNotFound",
     "InputError",
+    "JournalUnwritable",
     "LimitUnenforceable",
     "LocalFileError",
     "NoSuchProcess",
@@ -185,6 +186,12 @@ class OutOfSpace(HostError):
 
     retryable = True
     http_status = 507
+
+
+class JournalUnwritable(HostError):
+    """The server's journal cannot be written now, so nothing new is begun. It goes on by itself when that is over."""
+
+    retryable = True
 
 
 class SnapshotMismatch(HostError):

@@ -56,9 +56,9 @@ class _Tenants:
         await registration.life.close()
         registration.end(CellEnd(EndReason.STOPPED))
 
-    @property
-    def registered(self) -> list[Registration]:
-        return list(self._registered.values())
+    async def end_all(self) -> None:
+        for registration in self._registered.values():
+            await self.end(registration)
 
     def check_journal(self) -> None:
         """Nothing is written down here."""
@@ -123,9 +123,8 @@ def lodge(directory: Path) -> Iterator[Lodge]:
     loop = asyncio.new_event_loop()
 
     async def live() -> None:
-        await serve(create_app(services), listener, configuration, stop)
-        for registration in tenants.registered:
-            await tenants.end(registration)
+        await serve(create_app(services), listener, configuration, stop, tenants.end_all)
+        await tenants.end_all()
         await asyncio.sleep(0)  # whoever waits for that hears of it
 
     thread = threading.Thread(target=lambda: loop.run_until_complete(live()), name="lodge")

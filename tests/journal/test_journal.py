@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayfly.errors import HostError, InputError
+from dayfly.errors import HostError, InputError, OutOfSpace
 from dayfly.journal import (
     ENDED,
     OPENED,
@@ -248,28 +248,70 @@ def test_what_cannot_be_written_is_an_error_and_harms_nobody_else(journal: Journ
     assert journal.append("s1", "good", {}).result(5).number == 1
 
 
-def test_a_locked_file_fails_its_entries_and_later_ones_work(
-    journal: Journal, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def failed(journal: Journal) -> HostError:
+    """Once a try to write has failed."""
+    while journal.failure is None:
+        pass
+    return journal.failure
+
+
+def test_while_another_process_holds_the_file_entries_wait_in_their_order(journal: Journal, path: Path) -> None:
     journal.append("s1", "first", {}).result(5)
     journal._connection.execute("PRAGMA busy_timeout = 1")
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(HostError, match="locked"):
-            journal.append("s1", "second", {}).result(5)
+        waiting = [journal.append("s1", f"waits {number}", {}) for number in range(3)]
+        assert "locked" in str(failed(journal))
+        waiting.append(journal.append("s1", "waits 3", {}))
+        assert not any(one.done() for one in waiting)
         other.execute("ROLLBACK")
-    assert journal.append("s1", "third", {}).result(5).number == 2
-    assert problems(path) == []
+    assert [one.result(10).number for one in waiting] == [2, 3, 4, 5]
+    assert [row.entry.kind for row in Reader(path).entries("s1")][1:] == [f"waits {number}" for number in range(4)]
+    assert (journal.failure, problems(path)) == (None, [])
 
 
-def test_a_full_disk_fails_its_entries_and_the_chain_stays_whole(journal: Journal, path: Path) -> None:
+def test_while_the_disk_is_full_entries_wait_and_the_chain_stays_whole(journal: Journal, path: Path) -> None:
     journal.append("s1", "first", {}).result(5)
     journal._connection.execute("PRAGMA max_page_count = 1")  # what SQLite says is the same as for a full disk
-    with pytest.raises(HostError, match=r"full.*free some space"):
-        journal.append("s1", "second", {"x": "y" * 60_000}).result(5)
+    waiting = journal.append("s1", "second", {"x": "y" * 60_000})
+    failure = failed(journal)
+    assert isinstance(failure, OutOfSpace)
+    assert "full" in failure.message
+    assert not waiting.done()
     journal._connection.execute("PRAGMA max_page_count = 1000000")
-    assert journal.append("s1", "third", {}).result(5).number == 2
+    assert waiting.result(10).number == 2
+    assert journal.append("s1", "third", {}).result(5).number == 3
+    assert (journal.failure, problems(path)) == (None, [])
+
+
+def test_a_journal_that_is_closed_meanwhile_says_how_much_is_lost(path: Path) -> None:
+    journal = Journal(path, SIGNER)
+    journal.append("s1", "first", {}).result(5)
+    journal._connection.execute("PRAGMA query_only = ON")
+    lost = [journal.append("s1", f"lost {number}", {}) for number in range(2 * writer.MAX_BATCH)]
+    failed(journal)
+    with pytest.raises(HostError, match=f"{2 * writer.MAX_BATCH} journal entries could not be written: .*readonly"):
+        journal.close()
+    assert all(isinstance(one.exception(0), HostError) for one in lost)
+    journal.close()
+    with closing(Journal(path, SIGNER)) as again:
+        assert again.append("s1", "second", {}).result(5).number == 2
     assert problems(path) == []
+
+
+def test_an_entry_that_can_never_be_written_keeps_no_other_from_it(journal: Journal, path: Path) -> None:
+    journal.append("s1", "first", {}).result(5)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("UPDATE heads SET hash = zeroblob(32) WHERE chain = 's1'")
+        other.execute("BEGIN IMMEDIATE")  # until they are in one commit
+        journal._heads.clear()
+        journal.append("s2", "before", {})
+        bad, good = journal.append("s1", "second", {}), journal.append("s2", "after", {})
+        other.execute("ROLLBACK")
+    assert good.result(10).number == 2
+    with pytest.raises(HostError, match="does not end as this server wrote it"):
+        bad.result(10)
+    assert journal.failure is None
 
 
 def test_after_close_there_is_a_clear_error(path: Path) -> None:

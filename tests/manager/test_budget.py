@@ -61,3 +61,19 @@ def test_a_count_that_goes_back_is_no_gift() -> None:
     budget.forget("a")
     budget.charge("t", "a", 5.0)
     assert budget.spent("t") == 10.0, "another sandbox"
+
+
+def test_a_clock_that_jumps_gives_one_new_day_and_locks_nobody_out() -> None:
+    clock = Clock()
+    budget = Budget(clock, lambda tenant: 10.0)
+    budget.charge("t", "a", 10.0)
+    clock.now -= 3 * DAY
+    assert budget.is_spent("t"), "set back, it brings no spent day back"
+    clock.now += DAY
+    budget.check("t")
+    clock.now += 3650 * DAY
+    budget.charge("t", "a", 20.0)
+    clock.now -= 3650 * DAY
+    assert budget.is_spent("t")
+    clock.now += DAY
+    budget.check("t")

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from dayfly.boundaries.snapshot import Snapshot
-from dayfly.errors import AdmissionRefused, BoundaryUnusable, DayflyError, SandboxEnded, SnapshotMismatch
+from dayfly.errors import AdmissionRefused, BoundaryUnusable, DayflyError, OutOfSpace, SandboxEnded, SnapshotMismatch
 from dayfly.manager.leased import clear_abandoned
 from dayfly.manager.mould import MAX_FAILURES, Mould
 from dayfly.sandbox import Suspended
@@ -104,16 +104,26 @@ async def test_one_that_ends_while_its_snapshot_is_taken_is_an_error_and_leaves_
     assert shop.kept == []
 
 
-async def test_a_full_machine_takes_nothing_from_the_snapshot(shop: Workshop) -> None:
+@pytest.mark.parametrize("full", [AdmissionRefused("full", retry_after=1), OutOfSpace("full")])
+async def test_a_full_machine_takes_nothing_from_the_snapshot(shop: Workshop, full: DayflyError) -> None:
     await shop.mould.cast()
     (kept,) = shop.kept
-    shop.mismatch = AdmissionRefused("full", retry_after=1)
+    shop.mismatch = full
     for _ in range(MAX_FAILURES + 1):
-        with pytest.raises(AdmissionRefused):
+        with pytest.raises(type(full)):
             await shop.mould.cast()
     shop.mismatch = None
     assert await shop.mould.cast() == cast(Any, "a restore")
     assert shop.kept == [kept]
+
+
+async def test_a_disk_that_was_full_for_long_is_no_reason_to_make_none_any_more(shop: Workshop) -> None:
+    shop.refusal = OutOfSpace("full")
+    for number in range(MAX_FAILURES + 1):
+        assert await shop.mould.cast() is cast(Any, shop.warmed[number])
+        assert shop.kept == []
+    shop.refusal = None
+    assert await shop.mould.cast() == cast(Any, "a restore")
 
 
 async def test_a_place_that_cannot_be_made_costs_the_snapshot_and_not_the_spare(shop: Workshop) -> None:

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
+import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from dayfly.errors import AdmissionRefused, BudgetSpent, HostError, InputError, NoSuchSandbox, SandboxEnded
+from dayfly.errors import (
+    AdmissionRefused,
+    BudgetSpent,
+    HostError,
+    InputError,
+    JournalUnwritable,
+    NoSuchSandbox,
+    SandboxEnded,
+)
 from dayfly.limits import GIB, Limits
 from dayfly.manager import Allowance, Capacity, Template
 from dayfly.manager.registry import KEPT_SECONDS
@@ -49,11 +59,30 @@ async def test_an_ended_one_can_be_asked_why_for_an_hour(home: House) -> None:
     await asyncio.sleep(0.1)
     found = home.tenants.find("anna", mine.id)
     assert (found.state, found.end_reason, found.end_detail) == ("ended", "memory_limit", "it grew")
-    home.wall += KEPT_SECONDS
+    home.wall -= 10 * KEPT_SECONDS  # somebody sets the clock: that moves no hour
     assert home.tenants.find("anna", mine.id) is mine
-    home.wall += 1
+    home.wall += 20 * KEPT_SECONDS
+    await asyncio.sleep(KEPT_SECONDS - 1)
+    assert home.tenants.find("anna", mine.id) is mine
+    await asyncio.sleep(2)
     with pytest.raises(NoSuchSandbox):
         home.tenants.find("anna", mine.id)
+
+
+async def test_what_is_remembered_of_an_ended_one_is_small_and_says_so(home: House) -> None:
+    mine = await home.tenants.create("anna", Policy(), env={"SECRET": "value"})
+    life, limits, languages = weakref.ref(mine.life), mine.life.limits, mine.life.languages
+    await mine.life.close()
+    await asyncio.sleep(0.1)
+    gc.collect()
+    assert life() is None, "what a live one needs is gone"
+    assert (mine.env, mine.life.limits, mine.life.languages) == ({}, limits, languages)
+    assert (mine.id, mine.state, mine.end_reason) == (mine.life.id, "ended", EndReason.STOPPED)
+    await mine.life.close()
+    assert (await mine.life.kill(EndReason.CRASHED, "")).reason == (await mine.life.ended()).reason == "stopped"
+    with pytest.raises(SandboxEnded, match="stopped"):
+        mine.life.execute("x")
+    assert not hasattr(mine.life, "__wrapped__")
 
 
 async def test_a_conversation_is_one_sandbox_for_each_tenant(home: House) -> None:
@@ -215,9 +244,10 @@ async def test_what_a_cancelled_run_printed_is_written_down_too(home: House) -> 
 
 async def test_nothing_is_written_behind_an_end(home: House) -> None:
     mine = await home.tenants.create("anna", Policy())
-    await mine.life.close()
+    life = mine.life  # as a request has it that began before
+    await life.close()
     await asyncio.sleep(0.1)
-    for begin in (mine.life.execute("x"), mine.life.remove("/x"), mine.life.configure({"A": "1"})):
+    for begin in (life.execute("x"), life.remove("/x"), life.configure({"A": "1"})):
         with pytest.raises(SandboxEnded):
             await begin
     assert home.told(mine.id)[-1][0] == "sandbox.ended"
@@ -273,21 +303,47 @@ async def test_a_tenants_contents_can_be_erased_and_the_chain_still_verifies(hom
     assert home.contents()["execution.started", "code"] == b"bert"
 
 
+async def journal_noticed(home: House) -> None:
+    """Once a try to write has failed."""
+    while home.journal.failure is None:
+        await asyncio.sleep(0)
+
+
 async def test_while_the_journal_fails_nothing_begins_and_then_it_goes_on(home: House) -> None:
-    mine = await home.tenants.create("anna", Policy())
+    mine, dying = [await home.tenants.create("anna", Policy()) for _ in range(2)]
     assert home.told(mine.id)  # its beginning is on the disk
     home.journal._connection.execute("PRAGMA query_only = ON")  # as a full disk does: every commit fails
     await mine.life.execute("the first: nobody knows yet")
-    home.journal.erase("nobody").exception(5)  # a barrier: all before it has been tried
+    await journal_noticed(home)
     for begin in (mine.life.execute("x"), mine.life.remove("/x"), home.tenants.create("anna", Policy())):
-        with pytest.raises(HostError, match="nothing happens without it"):
+        with pytest.raises(JournalUnwritable, match="nothing happens without it"):
             await begin
-    home.journal.erase("nobody").exception(5)
+    with pytest.raises(JournalUnwritable):
+        await anext(mine.life.read_file("/x"))
+    await dying.life.close()  # what ends, ends
     home.journal._connection.execute("PRAGMA query_only = OFF")
-    with pytest.raises(HostError):  # the try that finds it well again
-        await mine.life.execute("x")
-    home.journal.erase("nobody").exception(5)
+    told = [kind for kind, _ in home.told(mine.id)]
+    assert told == ["sandbox.opened", "execution.started", "execution.ended"], "nothing is lost"
+    assert dict(home.told(dying.id))["sandbox.ended"]["reason"] == "stopped"
     assert (await mine.life.execute("well")).stdout == "well"
+
+
+async def test_what_the_journal_refuses_is_counted(home: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = await home.tenants.create("anna", Policy())
+    assert home.told(mine.id)
+    with monkeypatch.context() as patch:
+        patch.setattr(home.journal, "append", refusing)
+        await mine.life.execute("x")
+        with pytest.raises(JournalUnwritable, match="too many wait"):
+            await mine.life.execute("x")
+    with pytest.raises(JournalUnwritable):  # the try that finds it well again
+        await mine.life.execute("x")
+    assert home.told("server")[-1] == ("journal.tried", {"after": "too many wait", "lost": 3})
+    assert (await mine.life.execute("well")).stdout == "well"
+
+
+def refusing(*_: object, **__: object) -> None:
+    raise HostError("too many wait")
 
 
 async def test_without_a_journal_everything_works(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +32,7 @@ POOR = Allowance(sandboxes=1)
 
 @dataclass
 class House:
-    """A running server; ``client`` makes clients of it. ``wall`` is the wall clock that keys expire by."""
+    """A running server; ``client`` makes clients of it. ``wall`` is the wall clock: of keys, sandboxes and budgets."""
 
     url: str
     keys: Keys
@@ -106,7 +106,7 @@ async def _live(
     keys = Keys(keys_file, now=lambda: wall[0])
     signer = Signer.load(directory / "key")
     journal = Journal(journal_file, signer)
-    tenants = _tenants(boundary, directory, journal)
+    tenants = _tenants(boundary, directory, journal, lambda: wall[0])
     services = Services(
         tenants, keys, _always_ready, configuration, journal=journal_file, public_key=signer.verifier.public
     )
@@ -117,14 +117,14 @@ async def _live(
     )
     started.set()  # it listens already: a client waits until it is served
     try:
-        await serve(create_app(services), listener, configuration, stop)
+        await serve(create_app(services), listener, configuration, stop, tenants.end_all)
     finally:
         await tenants.close()
         journal.close()
         keys.close()
 
 
-def _tenants(boundary: Boundary, directory: Path, journal: Journal) -> Tenants:
+def _tenants(boundary: Boundary, directory: Path, journal: Journal, now: Callable[[], float]) -> Tenants:
     capacity = Capacity.of_machine(64 << 30, 64, overcommit=10, sandboxes=1000)
     admission = Admission(capacity, an_allowance, free_memory=lambda: 64 << 30)
     manager = Manager(
@@ -136,7 +136,7 @@ def _tenants(boundary: Boundary, directory: Path, journal: Journal) -> Tenants:
         records=PausedRecords(directory / "server" / "state.db", directory / "paused"),
     )
     manager.keep(SPARE)
-    return Tenants(manager, admission, an_allowance, journal=journal)
+    return Tenants(manager, admission, an_allowance, journal=journal, now=now)
 
 
 async def _always_ready() -> None:

@@ -52,7 +52,7 @@ def test_a_scope_includes_those_before_it(server: House, sandbox: str) -> None:
 
 
 def test_another_tenants_sandbox_cannot_be_told_from_none(server: House, sandbox: str) -> None:
-    other = server.client("u", "admin")
+    other = server.client("nobody", "admin")
     absent = "/v1/sandboxes/" + "0" * 32
     calls = [("GET", ""), ("DELETE", ""), ("GET", "/explain"), ("GET", "/usage"), ("GET", "/contexts")]
     bodies = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,45 @@ def test_a_key_ends_when_it_expires(file: Path) -> None:
     assert keys.check(secret)
     clock.now += 0.1
     assert keys.check(secret) is None
+
+
+def test_the_wall_clock_decides_on_an_expiry_and_brings_nothing_revoked_back(file: Path) -> None:
+    clock = Clock()
+    keys = Keys(file, now=clock)
+    (key, secret), (_, short) = keys.create("t", "n", ["run"]), keys.create("t", "n", ["run"], expires_in=60)
+    clock.now += 3600
+    assert (keys.check(short), keys.check(secret)) == (None, key)
+    keys.revoke(key.id)
+    clock.now -= 7200
+    assert keys.check(short), "as long as the clock says that it is valid"
+    assert keys.check(secret) is None
+
+
+def test_while_another_process_holds_the_file_keys_are_known_but_none_is_made(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = Keys(file)
+    key, secret = keys.create("t", "n", ["run"])
+    monkeypatch.setattr(state, "BUSY_SECONDS", 0.01)
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert (keys.check(secret), keys.list()) == (key, [key])
+        for change in (lambda: keys.create("t", "n", ["run"]), lambda: keys.revoke(key.id)):
+            with pytest.raises(HostError, match="locked"):
+                change()
+        other.execute("ROLLBACK")
+    keys.revoke(key.id)
+    assert keys.check(secret) is None
+
+
+def test_a_file_that_cannot_be_read_is_a_clear_error(file: Path) -> None:
+    keys = Keys(file)
+    _, secret = keys.create("t", "n", ["run"])
+    with closing(sqlite3.connect(file)) as other:
+        other.execute("DROP TABLE secrets")
+    for ask in (lambda: keys.check(secret), keys.list, lambda: keys.revoke("x")):
+        with pytest.raises(HostError, match="no such table"):
+            ask()
 
 
 def test_a_token_is_for_one_sandbox_and_no_key_of_the_tenant(file: Path) -> None:

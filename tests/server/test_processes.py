@@ -15,7 +15,7 @@ import pytest
 from websockets.exceptions import ConnectionClosedError, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from dayfly.server import serving
+from dayfly.server import Configuration, create_app, serving
 from tests.server.house import House
 
 
@@ -190,6 +190,12 @@ def test_only_the_head_of_a_request_is_waited_for_so_long(
             )
             socket.send(b"hello")
             assert socket.recv() == b"HELLO"
+
+
+def test_open_connections_are_kept_for_longer_than_callers_keep_them(server: House) -> None:
+    settings = serving._settings(create_app(server.services), Configuration())
+    proxies, httpx_default = 60.0, httpx.Limits().keepalive_expiry
+    assert settings.timeout_keep_alive > max(proxies, httpx_default or 0.0)
 
 
 def test_text_is_not_taken_for_bytes(client: httpx.Client, server: House, sandbox: str) -> None:

@@ -9,9 +9,10 @@ import signal
 import ssl
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import httpx
 import pytest
@@ -36,11 +37,13 @@ def environment() -> Iterator[dict[str, str]]:
 
 
 @contextmanager
-def serving(environment: dict[str, str], *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server that listens, and its URL."""
+def serving(
+    environment: dict[str, str], *arguments: str, errors: IO[str] | int = subprocess.PIPE, within: Sequence[str] = ()
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server that listens, and its URL. Its log goes to ``errors``; ``within`` is a command that starts the server."""
     process = subprocess.Popen(
-        [*DAYFLY, "serve", "--port", "0", *arguments],
-        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [*within, *DAYFLY, "serve", "--port", "0", *arguments],
+        env=environment, stdout=subprocess.PIPE, stderr=errors, text=True,
     )  # fmt: skip
     try:
         assert process.stdout

@@ -77,11 +77,17 @@ async def _serve(configuration: Configuration) -> None:
         services = Services(
             tenants,
             keys,
-            Readiness(lambda: _problem(boundary)),
+            Readiness(lambda: _problem(boundary, journal)),
             configuration,
             journal=places.journal,
             public_key=signer.verifier.public,
         )
+
+        async def wind_up() -> None:
+            if configuration.pausing.at_stop:
+                await tenants.pause_conversations(configuration.pausing.stop_seconds)
+            await tenants.end_all()
+
         retiring = None
         if configuration.journal_days is not None:
             retiring = asyncio.ensure_future(retire_daily(journal, configuration.journal_days))
@@ -92,9 +98,8 @@ async def _serve(configuration: Configuration) -> None:
             await tenants.recover(unended, reader.cpu_seconds_since(today))
             say(f"listening on {listener.url}")
             sys.stdout.flush()
-            await answer(create_app(services), listener, configuration, stop)
-            if configuration.pausing.at_stop:
-                await tenants.pause_conversations(configuration.pausing.stop_seconds)
+            await answer(create_app(services), listener, configuration, stop, wind_up)
+            await wind_up()
         finally:
             if retiring is not None:
                 retiring.cancel()
@@ -156,6 +161,8 @@ def _allowance(configuration: Configuration, tenant: str) -> Allowance:
     return Allowance(**dict(configuration.caps_of(tenant)))
 
 
-def _problem(boundary: GvisorBoundary) -> str | None:
+def _problem(boundary: GvisorBoundary, journal: Journal) -> str | None:
+    if journal.failure is not None:
+        return journal.failure.message
     report = boundary.probe()
     return None if report.usable else "; ".join(report.reasons)

@@ -6,6 +6,7 @@ crash of the process and of the machine. Entries cannot be changed, and only be 
 
 from __future__ import annotations
 
+import errno
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dayfly.errors import HostError
+from dayfly.errors import HostError, OutOfSpace
 from dayfly.journal.entry import ENDED, OPENED, PAUSED, RESUMED, SERVER, Entry, Head
 
 __all__ = ["Content", "Reader", "SignedHead", "Stored", "open_for_reading", "open_for_writing", "translate"]
@@ -127,8 +128,10 @@ def translate(error: Exception, path: Path) -> HostError:
     """The clear error for what SQLite or the system refused."""
     if isinstance(error, HostError):
         return error
-    remedy = "free some space" if "full" in str(error) else f"see whether {path} and its directory can be used"
-    return HostError(f"the journal {path} cannot be used: {error}", remedy=remedy)
+    message = f"the journal {path} cannot be used: {error}"
+    if "full" in str(error) or getattr(error, "errno", None) == errno.ENOSPC:
+        return OutOfSpace(message, remedy="free some space")
+    return HostError(message, remedy=f"see whether {path} and its directory can be used")
 
 
 class Reader:

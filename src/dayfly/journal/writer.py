@@ -1,4 +1,8 @@
-"""Writing the journal: one thread, many entries to a commit."""
+"""Writing the journal: one thread, many entries to a commit.
+
+Law: what was queued is written, in its order. While the disk is full, or another process holds the file, it waits, is tried
+again and again, and ``failure`` says why; only a journal that is closed meanwhile gives up, and says how much.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +41,9 @@ MAX_WAITING = 10_000
 MAX_HEADS = 10_000
 """Chains whose ends are kept in memory; a server sees any number of them in its life."""
 
+RETRY_SECONDS = 1.0
+"""Until what could not be written is tried again."""
+
 SALT_BYTES = 16
 
 MAX_NAME = 256
@@ -61,8 +68,10 @@ class _Order:
 class Journal:
     """The only writer of the file ``path``. Safe from any thread; every call raises ``HostError`` after ``close``.
 
-    ``now`` is the wall clock, in nanoseconds.
+    ``now`` is the wall clock, in nanoseconds. ``failure`` is why entries wait, or ``None`` when all is well.
     """
+
+    failure: HostError | None = None
 
     def __init__(self, path: Path, signer: Signer, *, now: Callable[[], int] = time.time_ns) -> None:
         self._path = path
@@ -76,8 +85,10 @@ class Journal:
             raise
         self._heads: dict[str, Head] = {}
         self._orders: queue.Queue[_Order | Callable[[], None] | None] = queue.Queue(MAX_WAITING)
-        self._closed = False
+        self._closed = threading.Event()
         self._closing = threading.Lock()
+        self._given_up: HostError | None = None
+        self._unwritten = 0
         self._thread = threading.Thread(target=self._serve, name="dayfly-journal", daemon=True)
         self._thread.start()
 
@@ -90,7 +101,7 @@ class Journal:
         tenant: str = "",
         contents: Mapping[str, bytes] | None = None,
     ) -> Future[Entry]:
-        """Queue an entry; the future has it when it is on the disk, or a ``HostError``.
+        """Queue an entry; the future has it when it is on the disk, or a ``HostError`` if it never will be.
 
         ``contents`` (name to bytes) can be erased later: facts get their salted digest and size under "contents". Raises
         ``InputError`` for facts that are no JSON, ``HostError`` when too much waits.
@@ -121,22 +132,27 @@ class Journal:
         return self._do(lambda: self._retire(before))
 
     def close(self) -> None:
-        """Write what waits, and stop. Idempotent."""
+        """Write what waits, and stop. Idempotent. Raises ``HostError`` if something could not be written."""
         with self._closing:
-            if self._closed:
+            if self._closed.is_set():
                 return
-            self._closed = True
+            self._closed.set()
         self._orders.put(None)
         self._thread.join()
         self._connection.close()
         os.close(self._lock)
+        if self._given_up is not None and self._unwritten:
+            raise HostError(
+                f"{self._unwritten} journal entries could not be written: {self._given_up.message}",
+                remedy="the next start marks the ends of sandboxes that are among them",
+            )
 
     # --- the thread ---------------------------------------------------------------------------------------------------
 
     def _put(self, order: _Order | Callable[[], None]) -> None:
         try:
             with self._closing:  # nothing comes after the end
-                if self._closed:
+                if self._closed.is_set():
                     raise HostError("the journal is closed")
                 self._orders.put_nowait(order)
         except queue.Full:
@@ -173,24 +189,42 @@ class Journal:
                     order = self._orders.get_nowait()
                 except queue.Empty:
                     break
-            self._write(batch)
+            self._write([one for one in batch if one.done.set_running_or_notify_cancel()])
             if order is None:
                 ended = True
             elif callable(order):
                 order()
 
     def _write(self, batch: list[_Order]) -> None:
-        batch = [order for order in batch if order.done.set_running_or_notify_cancel()]
-        if not batch:
-            return
-        try:
-            entries = self._transaction(lambda: self._insert_all(batch))
-        except Exception as error:  # noqa: BLE001 - these fail, and the thread serves those after them
-            for order in batch:
-                order.done.set_exception(error)
-            return
-        for order, entry in zip(batch, entries, strict=True):
-            order.done.set_result(entry)
+        """All of it, however long that takes, unless this journal is closed meanwhile."""
+        while batch and self._given_up is None:
+            last = self._closed.is_set()
+            try:
+                entries = self._transaction(lambda: self._insert_all(batch))
+            except Exception as error:  # noqa: BLE001 - the thread serves those after them
+                if not isinstance(error, HostError) or not _passes(error):
+                    return self._write_singly(batch, error)
+                self.failure = error
+                if last:
+                    self._given_up = error
+                self._closed.wait(RETRY_SECONDS)
+            else:
+                self.failure = None
+                for order, entry in zip(batch, entries, strict=True):
+                    order.done.set_result(entry)
+                return None
+        self._unwritten += len(batch)
+        for order in batch:
+            order.done.set_exception(self._given_up)
+        return None
+
+    def _write_singly(self, batch: list[_Order], error: Exception) -> None:
+        """One of them cannot be written, ever: that is not to harm the others."""
+        if len(batch) == 1:
+            return batch[0].done.set_exception(error)
+        for order in batch:
+            self._write([order])
+        return None
 
     def _transaction(self, work: Callable[[], T]) -> T:
         """All of ``work`` or nothing. Raises ``HostError``."""
@@ -283,6 +317,11 @@ class Journal:
             count += self._connection.execute(f"DELETE {which}", (chain, number)).rowcount
         self._insert_all([_Order(SERVER, "", "entries.retired", {"count": count, "before": before}, [])])
         return count
+
+
+def _passes(error: BaseException) -> bool:
+    """Whether what kept entries from the disk may end by itself: a full disk, another process's lock."""
+    return isinstance(error.__cause__, (sqlite3.OperationalError, OSError))
 
 
 def _check_name(what: str, text: str, *, empty: bool) -> None:

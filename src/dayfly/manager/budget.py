@@ -66,7 +66,8 @@ class Budget:
             )
 
     def _turn_page(self) -> None:
+        """A clock that is set back brings no spent day back: what was used then counts on."""
         day = int(self.now() // DAY)
-        if day != self._day:
-            self._day = day
+        if day > self._day:
             self._spent.clear()
+        self._day = day

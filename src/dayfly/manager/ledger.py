@@ -1,6 +1,7 @@
 """What the manager writes into the journal: one chain for each sandbox, and the server's own.
 
-Law: what cannot be written down does not happen. While the journal fails, nothing new is begun; what is under way goes on.
+Law: what cannot be written down does not happen. While the journal fails, nothing new is begun; what is under way goes on,
+and is written down when that is over.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from dayfly.errors import HostError
+from dayfly.errors import HostError, JournalUnwritable
 
 __all__ = ["ENDED", "OPENED", "PAUSED", "RESUMED", "SERVER_CHAIN", "Appender", "Ledger", "Record"]
 
@@ -27,6 +28,9 @@ MAX_FAILURE = 200
 class Appender(Protocol):
     """The part of ``dayfly.journal.Journal`` that is used here."""
 
+    @property
+    def failure(self) -> HostError | None: ...
+
     def append(
         self,
         chain: str,
@@ -41,11 +45,15 @@ class Appender(Protocol):
 
 
 class Ledger:
-    """Appends without waiting for the disk (a commit is some milliseconds behind), and remembers if that failed."""
+    """Appends without waiting for the disk (a commit is some milliseconds behind).
+
+    The journal keeps what it cannot write yet. What it refused, ever, is remembered here: that is lost, and counted.
+    """
 
     def __init__(self, journal: Appender | None) -> None:
         self._journal = journal
-        self._failure: BaseException | None = None
+        self._refused: BaseException | None = None
+        self._lost = 0
 
     @property
     def kept(self) -> bool:
@@ -56,14 +64,17 @@ class Ledger:
         return Record(self, chain, tenant)
 
     def check(self) -> None:
-        """Before something begins. Raises ``HostError`` while the journal fails; each try finds out whether it still does."""
-        if self._failure is not None:
-            failure = self._failure
-            self.append(SERVER_CHAIN, "journal.tried", {"after": str(failure)[:MAX_FAILURE]}, "", {})
-            raise HostError(
-                f"the journal cannot be written, and nothing happens without it: {failure}",
-                remedy="see to the disk of the data directory; it goes on by itself then",
-            )
+        """Before something begins. Raises ``JournalUnwritable`` while the journal cannot write, and once for what it refused."""
+        failure = (self._journal.failure if self._journal else None) or self._refused
+        if failure is None:
+            return
+        if failure is self._refused:  # does it take others?
+            facts = {"after": str(failure)[:MAX_FAILURE], "lost": self._lost}
+            self.append(SERVER_CHAIN, "journal.tried", facts, "", {})
+        raise JournalUnwritable(
+            f"the journal cannot be written, and nothing happens without it: {failure}",
+            remedy="see to the disk of the data directory; it goes on by itself then",
+        )
 
     def append(
         self, chain: str, kind: str, facts: Mapping[str, Any], tenant: str, contents: Mapping[str, bytes]
@@ -73,7 +84,7 @@ class Ledger:
         try:
             done = self._journal.append(chain, kind, facts, tenant=tenant, contents=contents)
         except HostError as error:
-            self._failure = error
+            self._refuse(error)
         else:
             done.add_done_callback(self._look)
 
@@ -83,7 +94,15 @@ class Ledger:
 
     def _look(self, done: Future[Any]) -> None:
         """In the journal's thread."""
-        self._failure = None if done.cancelled() else done.exception()
+        error = None if done.cancelled() else done.exception()
+        if error is None:
+            self._refused = None
+        else:
+            self._refuse(error)
+
+    def _refuse(self, error: BaseException) -> None:
+        self._refused = error
+        self._lost += 1
 
 
 class Record:
@@ -99,9 +118,13 @@ class Record:
         return self._ledger.kept
 
     def begin(self, kind: str, facts: Mapping[str, Any], **contents: bytes) -> None:
-        """Before something begins. Raises ``HostError`` while the journal fails."""
-        self._ledger.check()
+        """Before something begins. Raises ``JournalUnwritable``."""
+        self.check()
         self.note(kind, facts, **contents)
+
+    def check(self) -> None:
+        """Before something begins that is noted when it has ended. Raises ``JournalUnwritable``."""
+        self._ledger.check()
 
     def note(self, kind: str, facts: Mapping[str, Any], **contents: bytes) -> None:
         """Something has happened."""

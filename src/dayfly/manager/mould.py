@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from dayfly.errors import AdmissionRefused, DayflyError, SandboxEnded
+from dayfly.errors import AdmissionRefused, DayflyError, OutOfSpace, SandboxEnded
 from dayfly.manager.leased import LeasedDirectory
 from dayfly.manager.recorded import RecordedLife
 from dayfly.paths import make_directory
@@ -50,7 +50,7 @@ class Mould:
             life = await self._restore(self._suspended)
             self._failures = 0
             return life
-        except AdmissionRefused:  # the machine is full: that says nothing of the snapshot
+        except (AdmissionRefused, OutOfSpace):  # the machine is full: that says nothing of the snapshot
             raise
         except DayflyError:
             await self._give_up()
@@ -64,6 +64,9 @@ class Mould:
         except SandboxEnded:
             await self._give_up()
             raise
+        except OutOfSpace:  # that passes, and says nothing of what this machine can do
+            await asyncio.to_thread(self.close)
+            return None
         except DayflyError:
             await self._give_up()
             return None

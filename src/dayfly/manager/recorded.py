@@ -204,6 +204,8 @@ class RecordedLife(Life):
 
     async def _measured(self, kind: str, path: str, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         measured, whole = _Measured(), False
+        if self.record is not None:
+            self.record.check()
         try:
             async with aclosing(chunks) as pieces:  # type: ignore[type-var]  # both are generators
                 async for chunk in pieces:

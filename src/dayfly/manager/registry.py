@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from dayfly.boundaries.base import CellEnd
 from dayfly.errors import NoSuchSandbox, SandboxEnded
+from dayfly.manager.past import PastLife
 from dayfly.manager.paused import Paused
 from dayfly.manager.recorded import RecordedLife
 from dayfly.policy import Policy
@@ -31,7 +32,7 @@ class Registration:
     pauses, resumes, copies or ends it.
     """
 
-    held: RecordedLife | Paused
+    held: RecordedLife | Paused | PastLife
     tenant: str
     conversation: str | None = None
     template: str | None = None
@@ -40,7 +41,6 @@ class Registration:
     created: float = 0.0
     ended_at: float | None = None
     changing: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
-    _end: CellEnd | None = None
     _gone: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 
     def __post_init__(self) -> None:
@@ -51,17 +51,14 @@ class Registration:
         return self.held.id
 
     @property
-    def life(self) -> RecordedLife:
-        """Raises ``SandboxEnded`` while it is paused, and when it has ended while it was."""
+    def life(self) -> RecordedLife | PastLife:
+        """Raises ``SandboxEnded`` while it is paused."""
         if isinstance(self.held, Paused):
-            reason = self._end or CellEnd(EndReason.PAUSED)
-            raise SandboxEnded(reason.reason.value, reason.detail)
+            raise SandboxEnded(EndReason.PAUSED.value)
         return self.held
 
     @property
     def paused(self) -> bool:
-        if self._end is not None:
-            return False
         return isinstance(self.held, Paused) or self.held.end_reason is EndReason.PAUSED
 
     @property
@@ -70,7 +67,7 @@ class Registration:
         return "paused" if self.paused else "ready" if self.end_reason is None else "ended"
 
     def require_live(self) -> None:
-        """Raises ``SandboxEnded``."""
+        """Raises ``SandboxEnded``; not for a paused one."""
         if self.end_reason is not None:
             raise SandboxEnded(self.end_reason.value, self.end_detail)
 
@@ -101,36 +98,34 @@ class Registration:
     @property
     def end_reason(self) -> EndReason | None:
         """``None`` of a paused one: it can go on."""
-        if self._end is not None:
-            return self._end.reason
-        return None if self.paused or isinstance(self.held, Paused) else self.held.end_reason
+        return None if isinstance(self.held, Paused) or self.paused else self.held.end_reason
 
     @property
     def end_detail(self) -> str:
-        if self._end is not None:
-            return self._end.detail
         return "" if isinstance(self.held, Paused) else self.held.end_detail
 
     def end(self, end: CellEnd) -> None:
-        """It is gone, and not only paused."""
-        self._end = end
+        """It is gone, and not only paused: only little is remembered of it."""
+        self.held, self.env = PastLife.of(self.held, end), {}
         self.ended_at = self.now()
         self._gone.set()
 
     async def ended(self) -> CellEnd:
         """Wait for the end and say why; a pause is none."""
         await self._gone.wait()
-        assert self._end is not None
-        return self._end
+        assert isinstance(self.held, PastLife)
+        return self.held.end
 
 
 class Registry:
-    """All sandboxes of all tenants, the ended ones for a while. ``now`` is the wall clock in seconds since 1970."""
+    """All sandboxes of all tenants, the ended ones for a while: by ``clock``, which is monotonic. ``now`` is the wall clock
+    in seconds since 1970."""
 
-    def __init__(self, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, now: Callable[[], float] = time.time, clock: Callable[[], float] = time.monotonic) -> None:
         self._now = now
+        self._clock = clock
         self._live: dict[str, Registration] = {}
-        self._ended: dict[str, Registration] = {}  # in the order of their ends
+        self._ended: dict[str, tuple[float, Registration]] = {}  # until when; in the order of their ends
 
     def add(self, registration: Registration) -> None:
         self._live[registration.id] = registration
@@ -138,13 +133,13 @@ class Registry:
     def ended(self, registration: Registration) -> None:
         """It has ended just now."""
         if self._live.pop(registration.id, None) is not None:
-            self._ended[registration.id] = registration
+            self._ended[registration.id] = (self._clock() + KEPT_SECONDS, registration)
         self._forget()
 
     def find(self, tenant: str, sandbox: str) -> Registration:
         """Raises ``NoSuchSandbox``."""
         self._forget()
-        found = self._live.get(sandbox) or self._ended.get(sandbox)
+        found = self._live.get(sandbox) or self._ended.get(sandbox, (0.0, None))[1]
         if found is None or found.tenant != tenant:
             raise NoSuchSandbox(f"no sandbox {sandbox!a:.80}", remedy="open a new one")
         return found
@@ -152,7 +147,7 @@ class Registry:
     def all(self, tenant: str | None = None) -> Sequence[Registration]:
         """Of one tenant or of all, the ended ones first, the paused ones too."""
         self._forget()
-        found = (*self._ended.values(), *self._live.values())
+        found = (*(one for _, one in self._ended.values()), *self._live.values())
         return [one for one in found if tenant is None or one.tenant == tenant]
 
     def live(self) -> Sequence[Registration]:
@@ -163,8 +158,8 @@ class Registry:
         return [one for one in self._live.values() if one.paused]
 
     def _forget(self) -> None:
-        oldest = self._now() - KEPT_SECONDS
-        for name, one in list(self._ended.items()):
-            if (one.ended_at or 0.0) >= oldest and len(self._ended) <= MAX_ENDED:
+        while self._ended:
+            oldest, (until, _) = next(iter(self._ended.items()))
+            if self._clock() <= until and len(self._ended) <= MAX_ENDED:
                 return
-            del self._ended[name]
+            del self._ended[oldest]

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from dayfly.boundaries.base import CellEnd
-from dayfly.errors import AdmissionRefused, DayflyError, ImageNotFound, SandboxEnded, SnapshotMismatch
+from dayfly.errors import AdmissionRefused, DayflyError, HostError, ImageNotFound, SandboxEnded, SnapshotMismatch
 from dayfly.limits import LONGEST_PAUSE
 from dayfly.manager.admission import Admission, Allowance
 from dayfly.manager.budget import Budget
@@ -69,17 +69,18 @@ class Tenants:
         self._ledger = Ledger(journal)
         self._budget = Budget(now, lambda tenant: allowance_of(tenant).cpu_seconds_per_day)
         self._now = now
-        self._registry = Registry(now)
+        self._registry = Registry(now, asyncio.get_running_loop().time)
         self._requests: Requests[Registration] = Requests()
         self._conversations: Conversations[Registration] = Conversations()
         self._following: set[asyncio.Task[None]] = set()
         self._keeper = asyncio.ensure_future(self._keep_budgets())
         self._keeper.add_done_callback(telling("CPU budgets are not kept any more"))
-        self._closed = False
+        self._one_at_a_time = asyncio.Lock()
+        self._ending = self._closed = False
         self._ledger.append(SERVER_CHAIN, "server.started", {}, NO_TENANT, {})
 
     def check_journal(self) -> None:
-        """Before something begins that is to be written down. Raises ``HostError`` while that fails."""
+        """Before something begins that is to be written down. Raises ``JournalUnwritable``."""
         self._ledger.check()
 
     def note(self, kind: str, tenant: str, facts: Mapping[str, object]) -> None:
@@ -183,7 +184,10 @@ class Tenants:
 
     @contextmanager
     def _admitting(self, tenant: str) -> Iterator[None]:
-        """Around what makes a life for a tenant. Raises ``BudgetSpent``, and ``HostError`` while the journal fails."""
+        """Around what makes a life for a tenant. Raises ``BudgetSpent``, and ``HostError`` while the journal fails and when
+        the server is stopping."""
+        if self._ending:
+            raise HostError("this server is stopping", remedy="try again when it has been started again")
         self._ledger.check()
         try:
             self._budget.check(tenant)
@@ -272,15 +276,15 @@ class Tenants:
 
         Raises what ``create`` raises; the old one is gone in any case.
         """
-        reason = reason[:MAX_WORDS]
+        reason, env = reason[:MAX_WORDS], registration.env
         self._note(registration, "sandbox.quarantined", {"reason": reason})
         await self.end(registration, EndReason.QUARANTINED, reason)
         if not replace:
             return None
         old, policy = registration, registration.policy
         if old.conversation is None:
-            return await self.create(old.tenant, policy, env=old.env, template=old.template)
-        made, _ = await self.get_or_create(old.tenant, old.conversation, policy, env=old.env, template=old.template)
+            return await self.create(old.tenant, policy, env=env, template=old.template)
+        made, _ = await self.get_or_create(old.tenant, old.conversation, policy, env=env, template=old.template)
         return made
 
     # --- pauses and forks ---------------------------------------------------------------------------------------------
@@ -368,16 +372,22 @@ class Tenants:
 
         await asyncio.gather(*(pause(one) for one in self._registry.live() if one.conversation is not None))
 
-    async def close(self) -> None:
-        """End every sandbox and write down why; those that are paused stay so. Idempotent."""
+    async def end_all(self) -> None:
+        """End every sandbox but those that are paused, and write down why; from now on none is made. Idempotent."""
+        self._ending = True
         self._keeper.cancel()
-        await self._manager.close()
-        await asyncio.gather(*self._following)
+        async with self._one_at_a_time:
+            await self._manager.close()
+            await asyncio.gather(*self._following)
+        with suppress(asyncio.CancelledError):
+            await self._keeper
+
+    async def close(self) -> None:
+        """``end_all``, also what was being made meanwhile. Idempotent."""
+        await self.end_all()
         if not self._closed:
             self._closed = True
             self.note("server.stopped", NO_TENANT, {})
-        with suppress(asyncio.CancelledError):
-            await self._keeper
 
     # --- budgets ------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from dayfly.errors import InputError
 from dayfly.paths import host_error
 from dayfly.server.paused import PausedRecords
 from dayfly.server.places import Places
-from dayfly.server.state import translated
+from dayfly.server.state import reading
 
 __all__ = ["back_up"]
 
@@ -63,11 +63,8 @@ def _paused_in(state: Path, directory: Path) -> Iterator[Path]:
 def _copy_database(source: Path, target: Path) -> None:
     """As of one moment, whoever writes meanwhile (sqlite.org/backup.html)."""
     target.touch(mode=0o600)
-    try:
-        with closing(sqlite3.connect(source)) as one, closing(sqlite3.connect(target)) as other:
-            one.backup(other, pages=PAGES)
-    except sqlite3.Error as error:
-        raise translated(error, source) from error
+    with reading(source), closing(sqlite3.connect(source)) as one, closing(sqlite3.connect(target)) as other:
+        one.backup(other, pages=PAGES)
 
 
 def _copy(source: Path, target: Path) -> None:

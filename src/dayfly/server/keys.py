@@ -19,7 +19,7 @@ from typing import Any
 
 from dayfly.errors import InputError
 from dayfly.server.errors import NoSuchKey
-from dayfly.server.state import open_state, writing
+from dayfly.server.state import open_state, reading, writing
 
 __all__ = ["ADMIN", "READ", "RUN", "SCOPES", "Key", "Keys"]
 
@@ -80,6 +80,10 @@ class Keys:
         match = _SECRET.fullmatch(text)
         if match is None:
             return None
+        with reading(self._path):
+            return self._valid(match)
+
+    def _valid(self, match: re.Match[str]) -> Key | None:
         query = f"SELECT digest, {_COLUMNS} FROM secrets WHERE id = ?"  # noqa: S608 - constants
         row = self._connection.execute(query, (match[2],)).fetchone() or (bytes(32), None)
         if not hmac.compare_digest(row[0], _digest(match[3])) or row[1] is None:
@@ -111,7 +115,7 @@ class Keys:
         """The API keys of a tenant, or of all, the revoked ones too."""
         which = "" if tenant is None else "AND tenant = ?"
         query = f"SELECT {_COLUMNS} FROM secrets WHERE kind = '{KEY}' {which} ORDER BY created, id"  # noqa: S608
-        with closing(open_state(self._path)) as connection:
+        with closing(open_state(self._path)) as connection, reading(self._path):
             rows = connection.execute(query, () if tenant is None else (tenant,)).fetchall()
         return [_key(row) for row in rows]
 
@@ -130,7 +134,7 @@ class Keys:
 
     def _find(self, identity: str) -> Key | None:
         query = f"SELECT {_COLUMNS} FROM secrets WHERE id = ?"  # noqa: S608 - constants
-        with closing(open_state(self._path)) as connection:
+        with closing(open_state(self._path)) as connection, reading(self._path):
             row = connection.execute(query, (identity,)).fetchone()
         return None if row is None else _key(row)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -24,6 +24,10 @@ MAX_HEAD = 32 * 1024
 HEAD_SECONDS = 10.0
 """For the head of a request to arrive; a slow network takes one."""
 
+IDLE_SECONDS = 75
+"""For the next request on an open connection: longer than callers keep idle ones (httpx 5 s, nginx 60 s). Were the server the
+first to close, requests would cross that on a busy machine, and fail with nobody knowing whether they were begun."""
+
 MAX_MESSAGE = 1024 * 1024
 """Bytes of one WebSocket message: a frame of the wire."""
 
@@ -32,6 +36,10 @@ MOST_HELD = 64 * 1024
 
 BACKLOG = 1024
 """Connections that wait to be accepted, as after a pause of the machine."""
+
+
+LAST_SECONDS = 10
+"""For requests to hear that their sandbox has ended, and for callers to read that; then their connections are cut."""
 
 
 @dataclass(frozen=True)
@@ -61,24 +69,35 @@ class Listener:
         return cls(bound, f"{scheme}://{name}:{bound.getsockname()[1]}")
 
 
-async def serve(app: Asgi, listener: Listener, configuration: Configuration, stop: asyncio.Event) -> None:
-    """Answer until ``stop`` is set; then accept nothing more and let requests end for a while. Raises ``HostError``."""
+async def serve(
+    app: Asgi,
+    listener: Listener,
+    configuration: Configuration,
+    stop: asyncio.Event,
+    end: Callable[[], Coroutine[Any, Any, None]],
+) -> None:
+    """Answer until ``stop`` is set; then accept nothing more and let requests end for a while. ``end`` is called when that
+    is over and ends what the others wait for, so that they are told so. Raises ``HostError``."""
     try:
         settings = _settings(app, configuration)
         settings.load()
     except OSError as error:
         raise HostError(f"cannot use the files of TLS: {error}", remedy="see tls.certificate and tls.key") from error
     server = _Server(settings)
-    stopping = asyncio.ensure_future(_stop(server, stop))
+    stopping = asyncio.ensure_future(_stop(server, stop, configuration.drain_seconds, end))
     try:
         await server.serve([listener.socket])
     finally:
         stopping.cancel()
 
 
-async def _stop(server: uvicorn.Server, stop: asyncio.Event) -> None:
+async def _stop(
+    server: uvicorn.Server, stop: asyncio.Event, seconds: float, end: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
     await stop.wait()
     server.should_exit = True
+    await asyncio.sleep(seconds)
+    await asyncio.shield(asyncio.ensure_future(end()))  # it goes on when the last request has ended
 
 
 class _Server(uvicorn.Server):
@@ -132,6 +151,11 @@ class _Patient(H11Protocol):
         super().data_received(data)
         self._watch()
 
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.conn.trailing_data[0]:  # half of the next head has come already
+            self._watch()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._calm()
         super().connection_lost(exc)
@@ -163,7 +187,8 @@ def _settings(app: Asgi, configuration: Configuration) -> uvicorn.Config:
         forwarded_allow_ips="127.0.0.1,::1",  # whatever the environment says
         limit_concurrency=configuration.connections,
         backlog=BACKLOG,
-        timeout_graceful_shutdown=configuration.drain_seconds,
+        timeout_keep_alive=IDLE_SECONDS,
+        timeout_graceful_shutdown=configuration.drain_seconds + LAST_SECONDS,
         h11_max_incomplete_event_size=MAX_HEAD,
         ws_max_size=MAX_MESSAGE,
         ws_ping_interval=None,  # who reads slowly is not gone; the sandbox's own lifetime bounds it

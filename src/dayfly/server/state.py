@@ -5,16 +5,17 @@ Durability: ``synchronous = FULL``, so that a revocation that was acknowledged s
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from dayfly.errors import HostError
+from dayfly.errors import HostError, OutOfSpace
 from dayfly.paths import make_directory
 
-__all__ = ["MIGRATIONS", "open_state", "translated", "writing"]
+__all__ = ["MIGRATIONS", "open_state", "reading", "writing"]
 
 BUSY_SECONDS = 5.0
 """How long a writer waits for another one; a commit takes some milliseconds."""
@@ -49,20 +50,25 @@ def open_state(path: Path) -> sqlite3.Connection:
             connection.close()
             raise
     except (sqlite3.Error, OSError) as error:
-        raise translated(error, path) from error
+        raise _translated(error, path) from error
     return connection
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Around questions to the file. Raises ``HostError``."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _translated(error, path) from error
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[sqlite3.Connection]:
     """A transaction of its own: all of the block, or nothing. Raises ``HostError``."""
-    with closing(open_state(path)) as connection:
-        try:
-            with connection:
-                connection.execute("BEGIN IMMEDIATE")
-                yield connection
-        except sqlite3.Error as error:
-            raise translated(error, path) from error
+    with closing(open_state(path)) as connection, reading(path), connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield connection
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
@@ -84,6 +90,8 @@ def _version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def translated(error: Exception, path: Path) -> HostError:
-    remedy = "free some space" if "full" in str(error) else f"see whether {path} and its directory can be used"
-    return HostError(f"the server's state {path} cannot be used: {error}", remedy=remedy)
+def _translated(error: Exception, path: Path) -> HostError:
+    message = f"the server's state {path} cannot be used: {error}"
+    if "full" in str(error) or getattr(error, "errno", None) == errno.ENOSPC:
+        return OutOfSpace(message, remedy="free some space")
+    return HostError(message, remedy=f"see whether {path} and its directory can be used")

@@ -45,6 +45,7 @@ class GvisorBoundary:
     def __init__(self, paths: Paths | None = None, abilities: Abilities | None = None) -> None:
         self._paths = paths or default_paths()
         self._abilities = abilities
+        self._found: tuple[int, ...] | None = None  # which runsc it was when they were detected
         self._detecting = threading.Lock()
 
     def __repr__(self) -> str:
@@ -52,11 +53,15 @@ class GvisorBoundary:
 
     @property
     def abilities(self) -> Abilities:
-        """Raises ``BoundaryUnusable``; that is not remembered, so what was mended is seen."""
+        """Detected again when another runsc lies there, or none: what the one before could do says nothing of it. Raises
+        ``BoundaryUnusable``; that is not remembered, so what was mended is seen."""
         with self._detecting:
-            if self._abilities is None:
-                self._abilities = detect()
-            return self._abilities
+            known = self._abilities
+            if known is None or self._found not in (None, _which(known.runsc.path)):
+                self._abilities = None
+                self._abilities = known = detect()
+                self._found = _which(known.runsc.path)
+            return known
 
     @property
     def guarantees(self) -> Guarantees:
@@ -135,6 +140,15 @@ class GvisorBoundary:
         reports = enforcement.report(spec.limits, abilities)
         enforcement.refuse_unenforced(spec, reports, abilities)
         return Plan(spec, abilities, lay_out(self._paths.cells, spec, foreign=abilities.foreign), reports)
+
+
+def _which(program: Path) -> tuple[int, ...]:
+    """What changes when another file is put in its place; empty if there is none."""
+    try:
+        found = program.stat()
+    except OSError:
+        return ()
+    return (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
 
 
 def _identity(plan: Plan) -> Mapping[str, str]:
