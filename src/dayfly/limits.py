@@ -15,11 +15,26 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from dayfly.errors import InputError, PolicyError
 
-__all__ = ["GIB", "KIB", "MIB", "ByteSize", "Checked", "Limits", "Unfit", "amount_text", "parse_size", "size_text"]
+__all__ = [
+    "GIB",
+    "KIB",
+    "LONGEST_LIFE",
+    "MIB",
+    "ByteSize",
+    "Checked",
+    "Limits",
+    "Unfit",
+    "amount_text",
+    "parse_size",
+    "size_text",
+]
 
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
+
+LONGEST_LIFE = 14 * 86400
+"""Seconds that a sandbox may live, whatever is asked for. Two weeks: what is needed for longer is no disposable one."""
 
 _UNITS = {"": 1, "b": 1, "k": 1000, "kb": 1000, "kib": KIB, "m": 10**6, "mb": 10**6, "mib": MIB,
           "g": 10**9, "gb": 10**9, "gib": GIB}  # fmt: skip
@@ -226,10 +241,10 @@ class Limits(Checked):
     run_cpu_seconds: float = Field(60.0, ge=0.05, le=86400 * 64)
     """CPU time of one run, over all its processes."""
 
-    lifetime_seconds: float = Field(1800.0, ge=1, le=14 * 86400)
+    lifetime_seconds: float = Field(1800.0, ge=1, le=LONGEST_LIFE)
     """Wall time of the sandbox, whatever happens in it. Half an hour: one conversation's work."""
 
-    idle_seconds: float = Field(600.0, ge=1, le=14 * 86400)
+    idle_seconds: float = Field(600.0, ge=1, le=LONGEST_LIFE)
     """Wall time without any call before the sandbox ends. Ten minutes: a person reading an answer."""
 
     cpu_seconds: float = Field(3600.0, ge=1, le=86400 * 64)

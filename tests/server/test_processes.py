@@ -138,6 +138,7 @@ def test_a_port_is_bytes_both_ways_until_each_side_has_ended(client: httpx.Clien
 def test_a_port_is_refused_with_the_documented_error(server: House, client: httpx.Client, sandbox: str) -> None:
     refused = [
         (port, (server, sandbox, 7001), {}, 400, "port_refused"),
+        (port, (server, sandbox, 65536), {}, 400, "input_error"),
         (port, (server, sandbox, 7001, server.key("u")), {}, 404, "no_such_sandbox"),
         (port, (server, sandbox, 7001, "wrong"), {}, 401, "unauthenticated"),
         (port, (server, sandbox, 7001, server.key("t", "read")), {}, 403, "not_allowed"),

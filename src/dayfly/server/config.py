@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import Field, model_validator
 
 from dayfly.errors import InputError, PolicyError
-from dayfly.limits import GIB, MIB, ByteSize, Checked, Limits, Unfit
+from dayfly.limits import GIB, LONGEST_LIFE, MIB, ByteSize, Checked, Limits, Unfit
 from dayfly.policy import Policy
 
 __all__ = ["Configuration", "Overcommit", "TemplateEntry", "TenantCaps", "Tls", "load_configuration"]
@@ -60,8 +60,8 @@ class Ceilings(Limits):
     output: ByteSize = 64 * MIB
     run_seconds: float = 86400
     run_cpu_seconds: float = 86400
-    lifetime_seconds: float = 14 * 86400
-    idle_seconds: float = 14 * 86400
+    lifetime_seconds: float = LONGEST_LIFE
+    idle_seconds: float = LONGEST_LIFE
     cpu_seconds: float = 10 * 86400
 
 

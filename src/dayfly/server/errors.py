@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from dayfly.errors import DayflyError, InputError, SandboxEnded, SandboxFileError
+from dayfly.server.answers import Answer
 
 __all__ = [
     "BodyTooLarge",
@@ -24,8 +24,8 @@ __all__ = [
     "Unauthenticated",
     "UriTooLong",
     "WrongMethod",
+    "error_answer",
     "error_body",
-    "error_headers",
 ]
 
 
@@ -122,13 +122,10 @@ class InternalError(DayflyError):
     """A mistake in dayfly itself."""
 
 
-_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
-
-
 def error_body(error: DayflyError) -> dict[str, Any]:
     """The JSON object of an error, for an answer or for the last line of a stream."""
     told: dict[str, Any] = {
-        "code": _WORD.sub("_", type(error).__name__).lower(),
+        "code": error.code,
         "message": error.message,
         "remedy": error.remedy,
         "retryable": error.retryable,
@@ -142,7 +139,12 @@ def error_body(error: DayflyError) -> dict[str, Any]:
     return {"error": told}
 
 
-def error_headers(error: DayflyError) -> Mapping[str, str]:
+def error_answer(error: DayflyError) -> Answer:
+    """The whole answer that an error is: also to a WebSocket that is not accepted for it."""
+    return Answer(error_body(error), error.http_status, _headers(error))
+
+
+def _headers(error: DayflyError) -> Mapping[str, str]:
     """What an error says outside of its body."""
     found = {}
     if error.http_status in (429, 503) and error.retryable:

@@ -119,7 +119,7 @@ async def _gone(receive: Receive) -> None:
 
 
 async def _cancelled(task: asyncio.Future[Any]) -> None:
-    """Cancel and wait for the end, also when cancelled meanwhile: what runs inside is being stopped."""
+    """Cancel it, and wait until it has ended; a caller who is cancelled meanwhile waits no longer, and it ends by itself."""
     if task.done():
         return
     task.cancel()
