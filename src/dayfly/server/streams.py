@@ -18,9 +18,26 @@ from dayfly.server.answers import json_bytes
 from dayfly.server.asgi import Receive, Scope, Send
 from dayfly.server.errors import ClientGone, error_body
 
-__all__ = ["NDJSON", "Lines", "Stream", "Target", "body_of", "unless_gone"]
+__all__ = [
+    "BINARY",
+    "BYTES",
+    "EVENTS",
+    "NDJSON",
+    "Lines",
+    "Stream",
+    "Target",
+    "body_of",
+    "described_body",
+    "unless_gone",
+]
+
+BYTES = "application/octet-stream"
+BINARY = {"schema": {"type": "string", "format": "binary"}}
 
 NDJSON = "application/x-ndjson"
+
+EVENTS: dict[int | str, dict[str, Any]] = {200: {"content": {NDJSON: {}}, "description": "Events, one a line."}}
+"""For the OpenAPI document: how an answer with a ``Stream`` looks."""
 
 ALIVE_SECONDS = 15.0
 """Of silence until an empty line: proxies cut connections that are silent for a minute."""
@@ -125,6 +142,11 @@ async def _cancelled(task: asyncio.Future[Any]) -> None:
     task.cancel()
     with suppress(asyncio.CancelledError):
         await asyncio.wait({task})
+
+
+def described_body(kind: str = BYTES) -> dict[str, Any]:
+    """For the OpenAPI document: a body that ``body_of`` reads."""
+    return {"requestBody": {"required": True, "content": {kind: BINARY}}}
 
 
 async def body_of(receive: Receive) -> AsyncIterator[bytes]:
