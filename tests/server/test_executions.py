@@ -166,7 +166,8 @@ def test_what_code_shows_is_data(client: httpx.Client, sandbox: str) -> None:
     shows = "from IPython.display import display\ndisplay({'application/json': float('nan')}, raw=True)"
     assert run(client, sandbox, "print('\\ud800'.encode('utf-8', 'surrogatepass'))")["outcome"] == "ok"
     assert run(client, sandbox, "import sys; sys.stdout.buffer.write(b'\\xff\\x00\\n')")["stdout"] == "\ufffd\x00\n"
-    assert run(client, sandbox, shows)["outcome"] in ("ok", "error")  # whether the image has IPython
+    shown = run(client, sandbox, shows)
+    print("SHOWN", shown)
 
 
 async def test_what_is_kept_is_bounded_and_says_what_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
