@@ -7,15 +7,17 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import httpx
 import pytest
 
+from dayfly.journal import ENDED, Reader, Signer, audit
+from dayfly.server import Configuration, Keys, Places
 from tests.cli.leftovers import leftovers
 from tests.server.house import TINY
-from tests.server.test_serve import dayfly, environment, serving, with_key
+from tests.server.test_serve import environment, serving, with_key
 
 __all__ = ["environment"]
 
@@ -64,31 +66,34 @@ def kill_while(process: subprocess.Popen[str], client: httpx.Client, sandboxes: 
 
 
 def kill_and_start_again(environment: dict[str, str], act: Act, count: int) -> None:
-    key = dayfly(environment, "keys", "create", "team").stdout
+    """What the command line would say of the keys and the journal is read here: a process for each takes a second."""
+    data = Path(environment["DAYFLY_DATA"])
+    places = Places.of(Configuration(data=data))
+    with closing(Keys(places.state)) as keys:
+        _, key = keys.create("team", "test", ("run",))
     with (
         serving(environment) as (process, url),
         httpx.Client(base_url=url, headers=with_key(key), timeout=60) as client,
     ):
         made = [client.post("/v1/sandboxes", json={"policy": TINY}).json()["id"] for _ in range(count)]
-        listed = dayfly(environment, "ps", "--json").stdout
-        assert {json.loads(line)["chain"] for line in listed.splitlines()} == set(made)
+        journal = Reader(places.journal)
+        while {row.entry.chain for row in journal.unended()} != set(made):  # a commit is some milliseconds behind
+            client.get("/v1/usage")
         kill_while(process, client, made, act)
-    data = Path(environment["DAYFLY_DATA"])
     with (
         serving(environment) as (process, url),
         httpx.Client(base_url=url, headers=with_key(key), timeout=60) as client,
     ):
         assert leftovers(data) == []
-        assert dayfly(environment, "ps").stdout == ""
+        assert journal.unended() == []
         assert client.get("/v1/sandboxes").json() == {"sandboxes": []}
         assert client.post("/v1/sandboxes", json={"policy": TINY}).status_code == 201
-        assert dayfly(environment, "journal", "verify").returncode == 0
+        assert audit(places.journal, Signer.existing(places.journal_key).verifier) == []
     for sandbox in made:
-        *_, last = dayfly(environment, "journal", "show", sandbox, "--json").stdout.splitlines()
-        told = json.loads(last)
-        assert told["kind"] == "sandbox.ended"
+        *_, last = journal.entries(sandbox)
+        assert last.entry.kind == ENDED
         if act is not destroying:
-            assert told["facts"]["reason"] == "boundary_lost"
+            assert json.loads(last.entry.facts)["reason"] == "boundary_lost"
 
 
 @pytest.mark.parametrize("act", [creating, executing, uploading, destroying])
