@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from dayfly.server import Configuration, Keys, Places
 
 __all__ = ["ConfigFile", "configured", "serve"]
+
+LIBRARIES = ("cryptography", "fastapi", "prometheus_client", "uvicorn", "websockets")
+"""Of the extra ``server``, whatever of it a command uses: one that is half installed is a mistake."""
 
 ConfigFile = Annotated[Path | None, typer.Option(help="The server's configuration, a TOML file.")]
 
@@ -42,12 +46,13 @@ def serve(
 
 def configured(file: Path | None, **options: object) -> Configuration:
     """The server's configuration. Raises ``InputError``, and ``HostError`` where its libraries are not installed."""
-    try:
-        from dayfly.server import load_configuration
-    except ImportError as error:
+    missing = [name for name in LIBRARIES if find_spec(name) is None]
+    if missing:
         raise HostError(
-            f"the server needs a library that is not installed: {error.name}", remedy="pip install 'dayfly[server]'"
-        ) from error
+            f"the server needs what is not installed: {', '.join(missing)}", remedy="pip install 'dayfly[server]'"
+        )
+    from dayfly.server import load_configuration
+
     return load_configuration(file, **options)
 
 
@@ -55,8 +60,11 @@ async def _serve(configuration: Configuration) -> None:
     """Everything is made here and closed in the reverse order: first no more requests, then no more sandboxes."""
     from dayfly.boundaries.gvisor import GvisorBoundary
     from dayfly.journal import Journal, Reader, Signer
-    from dayfly.server import Keys, Listener, Places, Readiness, Services, create_app, start_logging
-    from dayfly.server import serve as answer
+    from dayfly.server import Keys, Places, Readiness, start_logging
+    from dayfly.server.app import create_app
+    from dayfly.server.services import Services
+    from dayfly.server.serving import Listener
+    from dayfly.server.serving import serve as answer
 
     start_logging(sys.stderr)
     stop = _stopped_by_signals()

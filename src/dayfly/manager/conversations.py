@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, Protocol, TypeVar
 
 from dayfly.errors import BoundaryUnusable, InputError
-from dayfly.manager.names import checked_name
+from dayfly.names import checked_name
 from dayfly.policy import Policy
 from dayfly.sandbox import Life
 

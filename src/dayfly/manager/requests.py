@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from dayfly.errors import InputError
-from dayfly.manager.names import checked_name
+from dayfly.names import checked_name
 
 __all__ = ["Requests"]
 

@@ -12,9 +12,9 @@ from fastapi.websockets import WebSocket
 
 from dayfly.errors import DayflyError, InputError
 from dayfly.server import executions, files, health, ports, processes, record, sandboxes, tenant
-from dayfly.server.answers import Answer
+from dayfly.server.answers import Answer, error_answer
 from dayfly.server.asgi import Asgi
-from dayfly.server.errors import BodyTooLarge, NoSuchRoute, WrongMethod, error_answer
+from dayfly.server.errors import BodyTooLarge, NoSuchRoute, WrongMethod
 from dayfly.server.guard import MAX_BODY, Guard, internal_error
 from dayfly.server.services import Services
 from dayfly.server.views import ErrorAnswer

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 
 from dayfly.limits import LONGEST_LIFE
-from dayfly.manager.names import MAX_NAME
+from dayfly.names import MAX_NAME
 from dayfly.server.keys import MAX_SECONDS
 
 __all__ = [

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from dayfly.errors import DayflyError, InputError, SandboxEnded, SandboxFileError
-from dayfly.server.answers import Answer
 
 __all__ = [
     "BodyTooLarge",
@@ -24,8 +23,8 @@ __all__ = [
     "Unauthenticated",
     "UriTooLong",
     "WrongMethod",
-    "error_answer",
     "error_body",
+    "error_headers",
 ]
 
 
@@ -139,12 +138,7 @@ def error_body(error: DayflyError) -> dict[str, Any]:
     return {"error": told}
 
 
-def error_answer(error: DayflyError) -> Answer:
-    """The whole answer that an error is: also to a WebSocket that is not accepted for it."""
-    return Answer(error_body(error), error.http_status, _headers(error))
-
-
-def _headers(error: DayflyError) -> Mapping[str, str]:
+def error_headers(error: DayflyError) -> Mapping[str, str]:
     """What an error says outside of its body."""
     found = {}
     if error.http_status in (429, 503) and error.retryable:

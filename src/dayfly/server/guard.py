@@ -16,7 +16,7 @@ from fastapi.requests import HTTPConnection
 
 from dayfly.errors import DayflyError
 from dayfly.limits import MIB
-from dayfly.server.answers import Answer
+from dayfly.server.answers import Answer, error_answer
 from dayfly.server.asgi import Asgi, Message, Receive, Scope, Send
 from dayfly.server.auth import authenticate, remember
 from dayfly.server.errors import (
@@ -25,7 +25,6 @@ from dayfly.server.errors import (
     InternalError,
     RequestRefused,
     UriTooLong,
-    error_answer,
 )
 from dayfly.server.logs import log, log_request
 from dayfly.server.services import Services

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dayfly.errors import InputError
-from dayfly.manager.names import checked_name
+from dayfly.names import checked_name
 from dayfly.server.errors import NoSuchKey
 from dayfly.server.state import open_state, writing
 

@@ -21,7 +21,7 @@ from dayfly.errors import (
     SandboxEnded,
     SandboxFileError,
 )
-from dayfly.server.errors import error_answer, error_body
+from dayfly.server.errors import error_body, error_headers
 
 ALL = [
     one
@@ -45,7 +45,7 @@ def an(kind: type[DayflyError]) -> DayflyError:
 @pytest.mark.parametrize("kind", ALL)
 def test_every_error_arrives_as_it_was_raised(kind: type[DayflyError]) -> None:
     sent = an(kind)
-    arrived = failure(error_body(sent), sent.http_status, error_answer(sent).headers.get("retry-after"))
+    arrived = failure(error_body(sent), sent.http_status, error_headers(sent).get("retry-after"))
     assert (type(arrived), arrived.code) == (kind, sent.code)
     assert arrived.message == sent.message.replace("\udce9", "\\xdce9")
     assert {**vars(arrived), "message": ""} == {**vars(sent), "message": ""}

@@ -1,4 +1,4 @@
-"""The one rule for names that callers give to what is theirs: tenants, keys, conversations, requests."""
+"""The one rule for names that callers give to what is theirs: tenants, keys, conversations, requests, chains of the journal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dayfly.errors import InputError
 __all__ = ["MAX_NAME", "checked_name"]
 
 MAX_NAME = 256
-"""Characters of a name: also the most that the journal takes for a tenant."""
+"""Characters of a name."""
 
 
 def checked_name(what: str, value: object) -> str:
