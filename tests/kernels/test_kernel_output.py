@@ -150,7 +150,7 @@ async def test_a_flood_to_a_host_that_does_not_read_can_be_interrupted(room: Roo
     call = await room.start(code, language, output=1 << 30)
     call.reading = False
     await room.host.until(lambda: call.received > 10_000)
-    await call.tell("interrupt", grace=5.0)
+    await call.tell("interrupt", grace=2.0)
     done = await call.result()
     assert (done["status"], done["state_survived"]) == ("interrupted", True)
     await call.read_on()
