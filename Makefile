@@ -30,12 +30,12 @@ $(VENV)/.developer: $(VENV)/.dayfly
 
 test: $(VENV)/.developer
 	@$(BIN)/dayfly setup --image data --image python
-	@$(BIN)/python -m pytest -m 'not soak'
+	@$(BIN)/python tools/side_by_side.py -- -m 'not soak'
 
 # What differs between users: for the ordinary user of .ci/run.
 test-short: $(VENV)/.developer
 	@$(BIN)/dayfly setup --image data --image python
-	@$(BIN)/python -m pytest -m 'not soak' $(SHORT)
+	@$(BIN)/python tools/side_by_side.py $(SHORT) -- -m 'not soak'
 
 # The walls again, with gVisor's current source, where a Go toolchain of this machine can build it.
 test-current: $(VENV)/.developer

@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
+import httpx
+
 from bench.measures import Samples
 from dayfly import AsyncSandbox, Sandbox
 from dayfly.limits import Limits
@@ -94,8 +96,8 @@ async def http(rounds: int) -> Samples:
     """The same through ``dayfly serve`` on loopback."""
     found: Samples = {}
     with served(CONFIG.format(spares=2)) as (url, key):
-        await asyncio.sleep(10)  # for the spares; the API does not tell how many wait
         for number in range(rounds + 1):
+            await ready(url, key, 2)
             begun = time.perf_counter()
             async with AsyncSandbox(url=url, api_key=key, template="data", env={"WHO": str(number)}) as sandbox:
                 assert (await sandbox.run_code("1+1")).text == "2"
@@ -105,11 +107,17 @@ async def http(rounds: int) -> Samples:
                     begun = time.perf_counter()
                     await sandbox.run_code("1+1")
                     again.append((time.perf_counter() - begun) * 1e3)
-            await asyncio.sleep(1.5)  # for the next spare
             if number:
                 found.setdefault("dayfly over HTTP, data: warm claim to first result, ms", []).append(taken)
                 found.setdefault("dayfly over HTTP, data: trivial execution, ms", []).append(sorted(again)[15])
     return found
+
+
+async def ready(url: str, key: str, count: int) -> None:
+    """Until so many spares wait at the server. It tells how many there are, but nobody of a change: so it is asked."""
+    async with httpx.AsyncClient(base_url=url, headers={"authorization": f"Bearer {key}"}, trust_env=False) as client:
+        while (await client.get("/v1/templates")).json()["templates"][0]["ready"] < count:
+            await asyncio.sleep(0.02)
 
 
 @asynccontextmanager

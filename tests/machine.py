@@ -18,7 +18,7 @@ import pytest
 from dayfly.boundaries.gvisor import GvisorBoundary
 from dayfly.errors import ImageNotFound
 from dayfly.images import Store, build, load_recipe, recipe_names, shipped_recipe
-from dayfly.paths import Paths
+from dayfly.paths import Paths, default_paths
 from dayfly.runtime import find_runsc
 from dayfly.spec import Image
 
@@ -51,6 +51,15 @@ def short_directory() -> Iterator[Path]:
     directory.chmod(0o755)
     yield directory
     shutil.rmtree(directory)
+
+
+@contextmanager
+def furnished_directory() -> Iterator[Path]:
+    """For data, and with what takes long to get: this user's runsc and images are in it."""
+    with short_directory() as directory:
+        for shared in (default_paths().bin, default_paths().images):
+            (directory / shared.name).symlink_to(shared)
+        yield directory
 
 
 @contextmanager

@@ -29,7 +29,7 @@ class Zone:
     third_party: str = ""
 
 
-NOUNS = "errors limits policy spec"
+NOUNS = "errors limits names policy spec"
 BOUNDARY_PARTS = (
     "boundaries.base boundaries.snapshot boundaries.forks boundaries.pipes boundaries.processes boundaries.stderr "
     "boundaries.life"
@@ -39,6 +39,7 @@ ZONES = {
     # nouns that cross layers
     "errors": Zone("", "everybody raises them, so they know nobody"),
     "limits": Zone("errors", "a noun", third_party="pydantic"),
+    "names": Zone("errors", "a rule for nouns"),
     "policy": Zone("errors limits", "a noun", third_party="pydantic"),
     "spec": Zone("errors limits policy", "a noun"),
     "paths": Zone("errors", "where things are kept on this machine"),
@@ -66,7 +67,7 @@ ZONES = {
     "obtain": Zone("errors limits paths runtime images", "gets a runsc"),
     "doctor": Zone(f"{NOUNS} paths runtime images boundaries.base", "asks boundaries, does not know them"),
     # lives
-    "journal": Zone("spec errors", "what happened; knows nobody who makes it happen", third_party="cryptography"),
+    "journal": Zone("spec errors names", "what happened; knows nobody who makes it happen", third_party="cryptography"),
     "sandbox": Zone(
         f"{NOUNS} wire boundaries.base boundaries.snapshot", "one life over one cell, never over a concrete boundary"
     ),
@@ -86,7 +87,7 @@ ZONES = {
     "__main__": Zone("cli", "python -m dayfly"),
 }
 
-PORTABLE = ("dayfly", "errors", "limits", "policy", "spec", "client")
+PORTABLE = ("dayfly", "errors", "limits", "names", "policy", "spec", "client")
 """Zones that must be importable where there is no Linux: a client of a server elsewhere."""
 
 LINUX_ONLY = frozenset(

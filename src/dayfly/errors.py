@@ -6,6 +6,7 @@ Foreign errors (``OSError``, ``subprocess`` errors, protocol errors) are transla
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Any, ClassVar
 
@@ -40,6 +41,9 @@ __all__ = [
 ]
 
 
+_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
 class Fault(StrEnum):
     """Who has to act for the error to go away."""
 
@@ -51,12 +55,18 @@ class Fault(StrEnum):
 class DayflyError(Exception):
     """Root of all dayfly errors.
 
-    ``str(error)`` is one clear sentence. ``remedy`` is what the reader can do about it, or ``None``.
+    ``str(error)`` is one clear sentence. ``remedy`` is what the reader can do about it, or ``None``. ``code`` is the
+    class's name in snake case, for where only words arrive.
     """
 
     fault: ClassVar[Fault] = Fault.HOST
     retryable: ClassVar[bool] = False
     http_status: ClassVar[int] = 500
+    code: ClassVar[str] = "dayfly_error"
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.code = _WORD.sub("_", cls.__name__).lower()
 
     def __init__(self, message: str, *, remedy: str | None = None) -> None:
         super().__init__(message)

@@ -18,9 +18,11 @@ from dayfly.errors import InputError, PolicyError
 __all__ = [
     "GIB",
     "KIB",
+    "LONGEST_LIFE",
     "LONGEST_PAUSE",
     "MIB",
     "MOST_FORKS",
+    "MOST_PAUSED",
     "ByteSize",
     "Checked",
     "Limits",
@@ -34,8 +36,14 @@ KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
 
-LONGEST_PAUSE = 14 * 86400.0
+LONGEST_LIFE = 14 * 86400
+"""Seconds that a sandbox may live, whatever is asked for. Two weeks: what is needed for longer is no disposable one."""
+
+LONGEST_PAUSE = 14 * 86400
 """Seconds that a paused sandbox is kept at most: a fortnight, after which few come back, and machines have been updated."""
+
+MOST_PAUSED = 50 * GIB
+"""Bytes on disk of all paused sandboxes together: some 400 with pandas loaded."""
 
 MOST_FORKS = 16
 """Copies that one call makes: each is a sandbox, and all of them start at once."""
@@ -245,10 +253,10 @@ class Limits(Checked):
     run_cpu_seconds: float = Field(60.0, ge=0.05, le=86400 * 64)
     """CPU time of one run, over all its processes."""
 
-    lifetime_seconds: float = Field(1800.0, ge=1, le=14 * 86400)
+    lifetime_seconds: float = Field(1800.0, ge=1, le=LONGEST_LIFE)
     """Wall time of the sandbox, whatever happens in it. Half an hour: one conversation's work."""
 
-    idle_seconds: float = Field(600.0, ge=1, le=14 * 86400)
+    idle_seconds: float = Field(600.0, ge=1, le=LONGEST_LIFE)
     """Wall time without any call before the sandbox ends. Ten minutes: a person reading an answer."""
 
     cpu_seconds: float = Field(3600.0, ge=1, le=86400 * 64)

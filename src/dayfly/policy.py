@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from dayfly.limits import Checked, Limits, Unfit
+from dayfly.limits import LONGEST_LIFE, Checked, Limits, Unfit
 
 __all__ = ["DEFAULT_IMAGE", "DataMount", "Policy", "parse_policy"]
 
@@ -127,7 +127,7 @@ class Policy(Checked):
     image: str = DEFAULT_IMAGE
     network: Literal["none"] = "none"
     limits: Limits = Limits()
-    longest_seconds: float = Field(86400.0, ge=1, le=14 * 86400)
+    longest_seconds: float = Field(86400.0, ge=1, le=LONGEST_LIFE)
     """Wall time of the sandbox's life that extending it may not go beyond. A day."""
     mounts: tuple[DataMount, ...] = ()
     strict: bool = False

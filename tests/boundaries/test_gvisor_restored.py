@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dayfly.boundaries.base import Cell
 from dayfly.boundaries.gvisor import GvisorBoundary
 from dayfly.boundaries.gvisor.abilities import FIRST_UID, UIDS, Abilities
 from dayfly.boundaries.snapshot import Snapshot
@@ -21,7 +18,7 @@ from dayfly.paths import Paths
 from dayfly.runtime import Feature, find_runsc
 from dayfly.spec import EndReason, Mount
 from dayfly.testing.boundary_contract import Subject
-from dayfly.testing.echo import Echo
+from dayfly.testing.boundary_snapshot_clauses import restored_from, snapshot_of
 from dayfly.testing.restoring import RestoringBoundary
 from tests.boundaries import test_gvisor_inside as inside
 from tests.boundaries.test_gvisor_limits import (  # noqa: F401 - collected here too, over the fixture below
@@ -70,27 +67,6 @@ def shared(tmp_path: Path) -> Path:
     return directory
 
 
-@asynccontextmanager
-async def snapshot_of(subject: Subject, directory: Path, code: str, **changes: Any) -> AsyncIterator[Snapshot]:
-    """Of a cell that ran ``code`` and is gone."""
-    cell = await subject.boundary.open(subject.make_spec(**changes))
-    try:
-        await Echo(cell.stream).run(code)
-        snapshot = await cell.snapshot(directory / "image")
-    finally:
-        await cell.kill()
-    yield snapshot
-
-
-@asynccontextmanager
-async def restored_from(subject: Subject, snapshot: Snapshot, **changes: Any) -> AsyncIterator[tuple[Cell, Echo]]:
-    cell = await subject.boundary.restore(snapshot, subject.make_spec(**changes))
-    try:
-        yield cell, Echo(cell.stream)
-    finally:
-        await cell.kill()
-
-
 @pytest.mark.parametrize("check", INSIDE, ids=lambda check: check.__name__)
 async def test_inside_it_is_as_after_a_start(check: Any, restored: Subject) -> None:
     await check(restored)
@@ -100,7 +76,7 @@ async def test_mounts_are_as_read_only_as_after_a_start(restored: Subject, share
     await inside.test_a_read_only_mount_refuses_root_inside(restored, shared)
 
 
-async def test_what_was_written_before_counts_towards_the_disk_limit(gvisor: Subject, data: Path) -> None:
+async def test_what_was_written_before_counts_towards_the_disk_limit(gvisor: Subject) -> None:
     limits = Limits(memory=96 * MIB, disk=64 * MIB)
     before = "open('/tmp/old', 'wb').write(os.urandom(40 << 20))"
     flood = """
@@ -110,7 +86,7 @@ with open('/tmp/flood', 'wb') as file:
     except OSError as error: reply(error.errno)
 """
     async with (
-        snapshot_of(gvisor, data, before, limits=limits) as snapshot,
+        snapshot_of(gvisor, before, limits=limits) as snapshot,
         restored_from(gvisor, snapshot, limits=limits) as (cell, echo),
         asyncio.timeout(FLOOD_SECONDS),
     ):
@@ -122,12 +98,12 @@ with open('/tmp/flood', 'wb') as file:
             assert (await cell.wait()).reason is EndReason.DISK_LIMIT
 
 
-async def test_a_cell_that_is_nearly_full_can_be_snapshot_and_restored(gvisor: Subject, data: Path) -> None:
+async def test_a_cell_that_is_nearly_full_can_be_snapshot_and_restored(gvisor: Subject) -> None:
     """The image's pages in the host's cache count as the cell's too, but give way."""
     limits = Limits(memory=200 * MIB, processes=16)
     hold = "sys.held = bytearray(os.urandom(1 << 20)) * 180"
     async with (
-        snapshot_of(gvisor, data, hold, limits=limits) as snapshot,
+        snapshot_of(gvisor, hold, limits=limits) as snapshot,
         restored_from(gvisor, snapshot, limits=limits) as (cell, echo),
     ):
         assert await echo.run("reply(len(sys.held))") == [180 << 20]
@@ -135,10 +111,10 @@ async def test_a_cell_that_is_nearly_full_can_be_snapshot_and_restored(gvisor: S
         assert (cell.usage().memory or 0) < 250 * MIB
 
 
-async def test_a_mounted_file_that_was_open_stays_open_and_read_only(gvisor: Subject, data: Path, shared: Path) -> None:
+async def test_a_mounted_file_that_was_open_stays_open_and_read_only(gvisor: Subject, shared: Path) -> None:
     mounts = (Mount(shared, "/mnt/shared"),)
     async with (
-        snapshot_of(gvisor, data, "sys.file = open('/mnt/shared/file')", mounts=mounts) as snapshot,
+        snapshot_of(gvisor, "sys.file = open('/mnt/shared/file')", mounts=mounts) as snapshot,
         restored_from(gvisor, snapshot, mounts=mounts) as (_, echo),
     ):
         assert await echo.run("reply(sys.file.read())") == ["from the host"]
@@ -146,11 +122,11 @@ async def test_a_mounted_file_that_was_open_stays_open_and_read_only(gvisor: Sub
     assert refused in (1, 13, 30)
 
 
-async def test_restores_are_other_machines_and_other_users(gvisor: Subject, data: Path) -> None:
+async def test_restores_are_other_machines_and_other_users(gvisor: Subject) -> None:
     files = "[open(f'/etc/{name}').read() for name in ('machine-id', 'hostname', 'hosts')]"
     warm = f"sys.held = open('/etc/machine-id')\nsys.before = {files}"
     seen: list[tuple[str, int]] = []
-    async with snapshot_of(gvisor, data, warm, hostname="template") as snapshot:
+    async with snapshot_of(gvisor, warm, hostname="template") as snapshot:
         for name in ("one", "another-name"):
             async with restored_from(gvisor, snapshot, hostname=name) as (cell, echo):
                 before, now, node = await echo.run(f"reply(sys.before)\nreply({files})\nreply(os.uname().nodename)")
@@ -168,8 +144,8 @@ async def test_restores_are_other_machines_and_other_users(gvisor: Subject, data
         assert all(FIRST_UID <= uid < FIRST_UID + UIDS for uid in uids)
 
 
-async def test_nobody_else_can_read_a_snapshot(gvisor: Subject, data: Path) -> None:
-    async with snapshot_of(gvisor, data, "pass") as snapshot:
+async def test_nobody_else_can_read_a_snapshot(gvisor: Subject) -> None:
+    async with snapshot_of(gvisor, "pass") as snapshot:
         found = snapshot.directory.stat()
     assert (found.st_mode & 0o777, found.st_uid) == (0o700, os.geteuid())
 

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from dayfly.paths import default_paths
 from tests.cli.leftovers import Dayfly, leftovers
+from tests.machine import furnished_directory
 
 
 @pytest.fixture
 def data() -> Iterator[Path]:
     """This user's runsc and images, and nobody else's cells. Nothing may be left in it."""
-    own = Path(tempfile.mkdtemp(prefix="dayfly-", dir="/var/tmp"))  # short: sockets live below it; on disk
-    own.chmod(0o755)
-    for shared in (default_paths().bin, default_paths().images):
-        (own / shared.name).symlink_to(shared)
-    yield own
-    left = leftovers(own)
-    shutil.rmtree(own)
+    with furnished_directory() as own:
+        yield own
+        left = leftovers(own)
     assert left == []
 
 

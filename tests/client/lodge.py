@@ -19,7 +19,10 @@ from dayfly.client.remote.server import Server
 from dayfly.errors import NoSuchSandbox
 from dayfly.manager import Registration
 from dayfly.policy import Policy
-from dayfly.server import Configuration, Keys, Listener, Services, create_app, serve
+from dayfly.server import Configuration, Keys
+from dayfly.server.app import create_app
+from dayfly.server.services import Services
+from dayfly.server.serving import Listener, serve
 from dayfly.spec import EndReason
 from tests.client.room import Landlord, Room
 

@@ -55,12 +55,11 @@ def test_output_streams_while_the_code_runs(room: Sandbox) -> None:
 
     def on_stdout(text: str) -> None:
         seen.append(text)
-        room.files.write("go", b"")
-        go.set()
+        if not go.is_set():
+            go.set()
+            room.commands.run(": > go")  # opening a FIFO waits for whoever opens its other end
 
-    code = (
-        "import os, time\nprint('ready', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('done')"
-    )
+    code = "import os\nos.mkfifo('go')\nprint('ready', flush=True)\nopen('go').close()\nos.remove('go')\nprint('done')"
     assert room.run_code(code, on_stdout=on_stdout, timeout=20).ok
     assert go.is_set()
     assert "".join(seen) == "ready\ndone\n"

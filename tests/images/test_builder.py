@@ -9,8 +9,7 @@ import re
 import signal
 import stat
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,11 +17,10 @@ import pytest
 from dayfly.errors import BoundaryUnusable, ImageNotFound, InputError, OutOfSpace
 from dayfly.images import Recipe, Stage, Step, Store, build, build_derived
 from dayfly.images.builder import _demand_space, _host_python, _warm
+from dayfly.images.warm import RunInside
 from dayfly.paths import Paths
 from dayfly.spec import Image
-
-BUILDING = Path(__file__).parent / "building.py"
-TINY = Path(__file__).parent.parent / "recipes/tiny.toml"
+from tests.images.conftest import MakeWheel, start_builder
 
 Built = tuple[Paths, Image]
 
@@ -128,11 +126,6 @@ def test_building_again_finds_the_same_image_and_a_new_name_costs_no_second_one(
     assert Store(built[0]).resolve("tiny").digest == built[1].digest
 
 
-def start(paths: Paths) -> subprocess.Popen[str]:
-    argv = [sys.executable, str(BUILDING), str(TINY), str(paths.data)]
-    return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True)
-
-
 def lines_until(process: subprocess.Popen[str], word: str) -> list[str]:
     """What it says, up to ``word``; all that it says if it never says that."""
     found = []
@@ -144,10 +137,8 @@ def lines_until(process: subprocess.Popen[str], word: str) -> list[str]:
     return found
 
 
-def test_two_builders_at_once_make_one_image(paths: Paths) -> None:
-    builders = [start(paths), start(paths)]
-    told = [builder.communicate()[0].split("\n") for builder in builders]
-    assert [builder.returncode for builder in builders] == [0, 0]
+def test_two_builders_at_once_make_one_image(builders: tuple[Paths, list[list[str]]]) -> None:
+    paths, told = builders
     assert sum("unpack" in lines for lines in told) == 1
     digests = {line for lines in told for line in lines if line.startswith("built")}
     assert len(digests) == 1
@@ -159,7 +150,7 @@ def leftovers(paths: Paths) -> list[str]:
 
 
 def test_a_build_that_is_killed_leaves_no_image_and_the_next_clears_the_rest(paths: Paths) -> None:
-    builder = start(paths)
+    builder = start_builder(paths)
     assert lines_until(builder, "unpack")[-1] == "unpack"
     builder.kill()
     lines_until(builder, "")  # end of file: its tools are dead, too, though nobody waited for them
@@ -176,7 +167,7 @@ def test_a_build_that_is_killed_leaves_no_image_and_the_next_clears_the_rest(pat
 
 
 def test_an_interrupted_build_clears_up_at_once(paths: Paths) -> None:
-    builder = start(paths)
+    builder = start_builder(paths)
     assert lines_until(builder, "unpack")[-1] == "unpack"
     os.killpg(builder.pid, signal.SIGINT)  # what Ctrl-C does
     lines_until(builder, "")
@@ -184,13 +175,22 @@ def test_an_interrupted_build_clears_up_at_once(paths: Paths) -> None:
     assert leftovers(paths) == []
 
 
-def test_wheels_and_packages_can_be_added_to_an_image(
-    built: Built, make_wheel: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+def test_wheels_and_packages_can_be_added_to_an_image_and_it_is_warmed(
+    built: Built, make_wheel: MakeWheel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wheel = make_wheel("dayfly_sample_addition", {"dayfly_sample_addition.py": b"x = 1\n"})
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheel.parent))  # pip's own configuration is what counts
     steps: list[Step] = []
-    image = build_derived("tiny", ["dayfly-sample-addition", "apt:tree"], "mine", steps.append, paths=built[0])
+
+    def run_inside(image: Image, code: str) -> bytes:
+        assert (image.rootfs / "usr/bin/python3").exists()
+        return b'{".cache/a": "YQ=="}\n'
+
+    def derived(run_inside: RunInside | None) -> Image:
+        added = ["dayfly-sample-addition", "apt:tree"]
+        return build_derived("tiny", added, "mine", steps.append, paths=built[0], run_inside=run_inside)
+
+    image = derived(run_inside)
     store = Store(built[0])
     site = image.rootfs / f"usr/local/lib/python{image.python_version}/dist-packages"
     assert (site / "dayfly_sample_addition.py").read_bytes() == b"x = 1\n"
@@ -200,30 +200,17 @@ def test_wheels_and_packages_can_be_added_to_an_image(
     assert (kinds["dayfly-sample-addition"], kinds["tree"]) == ("wheel", "deb")
     assert store.lock("mine")["wheels"][0]["version"] == "1.0"
     assert image.digest != built[1].digest
+    assert (image.rootfs / "home/user/.cache/a").read_bytes() == b"a"
+    assert (store.lock("mine")["warmed"], store.lock("tiny")["warmed"]) == (True, False)
+    steps.clear()
+    assert derived(None).digest == image.digest, "where none can be warmed, one that was is as good"
+    assert Stage.UNPACK not in {step.stage for step in steps}
     store.remove("mine")
 
 
 def test_an_image_cannot_be_derived_from_one_that_is_neither_built_nor_known(paths: Paths) -> None:
     with pytest.raises(ImageNotFound, match="recipes are: data, python"):
         build_derived("base", ["six"], "mine", paths=paths)
-
-
-def test_a_warmed_image_is_another_one_and_is_preferred(built: Built, tiny_recipe: Recipe) -> None:
-    recipe = tiny_recipe.model_copy(update={"name": "warm", "warm": "import json"})
-    store = Store(built[0])
-    stages: list[Stage] = []
-
-    def run_inside(image: Image, code: str) -> bytes:
-        assert (image.rootfs / "usr/bin/python3").exists()
-        return b'{".cache/a": "YQ=="}\n'
-
-    warm = build(recipe, paths=built[0], run_inside=run_inside)
-    assert (warm.rootfs / "home/user/.cache/a").read_bytes() == b"a"
-    assert store.lock("warm")["warmed"] is True
-    without = build(recipe, lambda step: stages.append(step.stage), paths=built[0])
-    assert without.digest == warm.digest
-    assert Stage.UNPACK not in stages
-    store.remove("warm")
 
 
 def test_an_image_that_could_not_be_warmed_is_built_all_the_same_and_says_so(tmp_path: Path) -> None:

@@ -128,8 +128,8 @@ async def test_the_next_run_works_whatever_the_last_one_set(room: Room, damage: 
 
 
 async def test_an_interrupt_that_comes_after_the_cell_does_not_break_the_next(room: Room) -> None:
-    await bash(room, "rm -f sent; (sleep 0.1; kill -INT $$; touch sent) &", context="late")
-    await bash(room, "until [ -e sent ]; do sleep 0.01; done", context="watcher")
+    await bash(room, "rm -f over sent; mkfifo over sent; (: < over; kill -INT $$; : > sent) &", context="late")
+    await bash(room, ": > over; : < sent", context="watcher")
     done = await bash(room, "echo in full; echo again", context="late")
     assert (done.stdout, done.fields["exit_code"]) == ("in full\nagain\n", 0)
 
@@ -160,5 +160,5 @@ async def test_a_forged_record_costs_the_shell_and_nothing_else(room: Room, forg
 
 
 async def test_background_jobs_run_on_between_runs(room: Room) -> None:
-    await bash(room, "(sleep 0.1; echo late > late.txt) & echo $! > pid.txt")
-    assert (await bash(room, "wait; cat late.txt")).stdout == "late\n"
+    await bash(room, "rm -f over; mkfifo over; (: < over; echo late > late.txt) &")
+    assert (await bash(room, ": > over; wait; cat late.txt")).stdout == "late\n"

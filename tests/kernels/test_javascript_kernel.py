@@ -216,7 +216,10 @@ async def test_an_interrupt_as_guarded_code_ends_hits_this_run_and_not_the_next(
 
 async def test_listeners_of_the_code_hear_no_signal_of_the_kernels_own(room: Room) -> None:
     await js(room, "process.on('SIGINT', () => console.log('heard'))", context="listening")
-    await room.interrupt("console.log('go'); await new Promise(() => {})", "javascript", context="listening", grace=5.0)
+    stopped = await room.interrupt(
+        "console.log('go'); await new Promise(() => {})", "javascript", context="listening", grace=5.0
+    )
+    assert stopped.fields["state_survived"], stopped
     done = await js(
         room, "await new Promise((r) => setTimeout(r)); process.listenerCount('SIGINT')", context="listening"
     )

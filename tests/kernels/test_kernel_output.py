@@ -150,7 +150,7 @@ async def test_a_flood_to_a_host_that_does_not_read_can_be_interrupted(room: Roo
     call = await room.start(code, language, output=1 << 30)
     call.reading = False
     await room.host.until(lambda: call.received > 10_000)
-    await call.tell("interrupt", grace=5.0)
+    await call.tell("interrupt", grace=2.0)
     done = await call.result()
     assert (done["status"], done["state_survived"]) == ("interrupted", True)
     await call.read_on()
@@ -186,13 +186,13 @@ async def test_a_flood_in_one_context_does_not_starve_another(room: Room) -> Non
 
 async def between_runs(room: Room, code: str, context: str) -> None:
     """Have a thread of the kernel run ``code`` while no run is under way there, and wait until it has."""
-    await room.run("rm -f go gone", "bash")
+    await room.run("rm -f go gone; mkfifo go gone", "bash")  # opening one waits for whoever opens its other end
     thread = (
-        "import os, threading, time\ndef later():\n    while not os.path.exists('go'): time.sleep(0.01)\n"
+        "import os, threading\ndef later():\n    open('go').close()\n"
         f"    {code}\n    open('gone', 'w').close()\nthreading.Thread(target=later).start()"
     )
     assert (await room.run(thread, context=context)).status == "ok"
-    assert (await room.run("touch go; until [ -e gone ]; do sleep 0.01; done", "bash")).status == "ok"
+    assert (await room.run(": > go; : < gone", "bash")).status == "ok"
 
 
 async def test_output_that_arrives_between_runs_is_kept_up_to_a_bound(room: Room) -> None:

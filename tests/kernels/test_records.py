@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 
 from dayfly.agent.kernels import records
 from dayfly.agent.kernels.bash import MAX_RECORD, BashCodec
+from dayfly.agent.kernels.codec import Codec
+from dayfly.agent.kernels.node import NodeCodec
+from dayfly.agent.kernels.python import PythonCodec
 from dayfly.agent.kernels.records import BadRecord, Reader, clip, encode, is_base64
 
 LIMIT = 4096
@@ -88,6 +91,13 @@ def test_any_bytes_of_a_shell_give_answers_or_one_bad_record(data: bytes, step: 
                 records.check(record)
     except BadRecord as error:
         assert_harmless(error)
+
+
+@pytest.mark.parametrize(("codec", "told"), [(NodeCodec(), True), (PythonCodec(), False)])
+def test_only_a_driver_that_wants_to_know_is_told_of_an_interrupt_and_once(codec: Codec, told: bool) -> None:
+    codec.interrupted = True
+    requests = [json.loads(codec.request(run, "1", 1000, None)[4:]) for run in (1, 2)]
+    assert ["settle" in request for request in requests] == [told, False]
 
 
 def test_a_shell_that_never_ends_its_record_is_not_held_for_ever() -> None:

@@ -114,7 +114,7 @@ def test_a_shm_flood_is_enospc_and_the_sandbox_lives_on(sandbox: Sandbox) -> Non
 
 def test_an_inode_flood_is_bounded_by_memory() -> None:
     with Sandbox({"limits": {"memory": "256MiB"}}) as sandbox:
-        code = "import os\nn = 0\nwhile True:\n    os.close(os.open(f'/tmp/{n}', os.O_CREAT)); n += 1"
+        code = "import os\nn = 0\nwhile True:\n    os.mknod(f'/tmp/{n}'); n += 1"
         done = sandbox.run_code(code, timeout=60)
         assert not done.ok
         assert done.limit in ("memory", "disk", "run_seconds")
@@ -135,15 +135,20 @@ def test_an_inode_flood_is_bounded_by_memory() -> None:
 )
 def test_output_is_cut_at_its_cap_and_costs_the_host_no_memory(what: str, code: str, shared: Sandbox) -> None:
     before = own_memory()
-    done = shared.run_code(code, timeout=3)
+    done = shared.run_code(code, timeout=1, output=MIB)
     assert own_memory() - before < 50 * MIB
     assert done.outcome is Outcome.TIMEOUT
     delivered = len(done.stdout) + len(done.stderr) + sum(len(result.text or "") for result in done.results)
-    assert delivered <= 4 * MIB
+    assert delivered <= MIB
     if what != "bytes one by one":
         assert done.dropped > 0
-        assert delivered > 3 * MIB, what
+        assert delivered > 0.7 * MIB, what
     assert shared.run_code("6 * 7").text == "42"
+
+
+def test_without_a_word_the_cap_is_that_of_the_policy(shared: Sandbox) -> None:
+    done = shared.run_code("import os\nfor _ in range(80): os.write(1, b'x' * 65536)")
+    assert (done.outcome, len(done.stdout), done.dropped) == (Outcome.OK, 4 * MIB, MIB)
 
 
 def test_a_terabyte_of_reserved_memory_is_refused_or_free(sandbox: Sandbox) -> None:
@@ -155,7 +160,7 @@ def test_a_terabyte_of_reserved_memory_is_refused_or_free(sandbox: Sandbox) -> N
 
 def test_spinning_on_more_cpus_than_given_uses_no_more_than_given(sandbox: Sandbox) -> None:
     before = sandbox.usage.cpu_seconds
-    code = "import os, time\nfor _ in range(4):\n    if os.fork() == 0:\n        end = time.time() + 3\n        while time.time() < end: pass\n        os._exit(0)\nfor _ in range(4): os.wait()"
+    code = "import os, time\nfor _ in range(4):\n    if os.fork() == 0:\n        end = time.time() + 2\n        while time.time() < end: pass\n        os._exit(0)\nfor _ in range(4): os.wait()"
     done = sandbox.run_code(code)
     assert done.ok, done
     after = sandbox.usage.cpu_seconds

@@ -18,7 +18,11 @@ from dayfly.images import Store
 from dayfly.journal import Journal, Reader, Signer
 from dayfly.manager import Admission, Allowance, Capacity, Manager, Shelf, Template, Tenants
 from dayfly.policy import Policy
-from dayfly.server import Configuration, Keys, Listener, PausedRecords, Services, create_app, serve
+from dayfly.server import Configuration, Keys
+from dayfly.server.app import create_app
+from dayfly.server.paused import PausedRecords
+from dayfly.server.services import Services
+from dayfly.server.serving import Listener, serve
 
 TINY = {"image": "python", "limits": {"memory": "256MiB"}}
 """A policy as a client writes it."""

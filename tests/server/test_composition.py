@@ -10,10 +10,9 @@ import pytest
 from dayfly.boundaries.gvisor import GvisorBoundary
 from dayfly.cli.serve import _tenants
 from dayfly.errors import AdmissionRefused
-from dayfly.paths import default_paths
 from dayfly.policy import Policy
 from dayfly.server import Places, load_configuration
-from tests.machine import image, short_directory
+from tests.machine import furnished_directory, image
 
 CONFIG = """
 data = "{data}"
@@ -29,9 +28,7 @@ preload = ["json"]
 
 async def test_spares_are_kept_whatever_the_caps_and_claimed_by_who_may(tmp_path: Path) -> None:
     image("python")
-    with short_directory() as data:
-        for shared in (default_paths().bin, default_paths().images):
-            (data / shared.name).symlink_to(shared)
+    with furnished_directory() as data:
         file = tmp_path / "dayfly.toml"
         file.write_text(CONFIG.format(data=data))
         configuration = load_configuration(file)
@@ -41,11 +38,12 @@ async def test_spares_are_kept_whatever_the_caps_and_claimed_by_who_may(tmp_path
             (spares,) = tenants._manager._spares.values()
             async with asyncio.timeout(60):
                 await spares.full()
+            assert tenants.ready == {"small": 1}
             with pytest.raises(AdmissionRefused):
                 await tenants.create("bert", Policy(image="python"), template="small")
-            assert len(spares) == 1
+            assert tenants.ready == {"small": 1}
             mine = await tenants.create("anna", Policy(image="python"), template="small")
-            assert len(spares) == 0
+            assert tenants.ready == {"small": 0}
             assert (await mine.life.execute("1+1")).text == "2"
         finally:
             await tenants.close()

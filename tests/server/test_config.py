@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import logging
 import re
+import subprocess
+import sys
+import tomllib
 from io import StringIO
 from pathlib import Path
 
 import pytest
 
+from dayfly.cli.serve import LIBRARIES, configured
 from dayfly.errors import HostError, InputError
 from dayfly.limits import GIB, MIB
-from dayfly.server import Configuration, Listener, Readiness, load_configuration, start_logging
+from dayfly.server import Configuration, Readiness, load_configuration, start_logging
 from dayfly.server.logs import log, log_request
+from dayfly.server.serving import Listener
 
 WHOLE = """
 host = "0.0.0.0"
@@ -148,3 +153,19 @@ def test_the_log_is_json_without_values() -> None:
     assert [line["event"] for line in lines] == ["request", "failed"]
     assert (lines[0]["status"], lines[1]["error"]) == (200, "ValueError")
     assert "secret" not in stream.getvalue()
+
+
+def test_what_reads_keys_and_the_journal_loads_no_web_framework() -> None:
+    code = "import sys, dayfly.server; print(*sorted({'fastapi', 'uvicorn', 'prometheus_client'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "\n"
+
+
+def test_libraries_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
+    extra = {re.split("[<>=]", line)[0].replace("-", "_") for line in project["optional-dependencies"]["server"]}
+    assert set(LIBRARIES) == extra
+    configured(None)
+    monkeypatch.setattr("dayfly.cli.serve.LIBRARIES", ("fastapi", "dayfly_no_such_library"))
+    with pytest.raises(HostError, match="not installed: dayfly_no_such_library"):
+        configured(None)

@@ -7,15 +7,17 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import httpx
 import pytest
 
+from dayfly.journal import ENDED, Reader, Signer, audit
+from dayfly.server import Configuration, Keys, Places
 from tests.cli.leftovers import leftovers
 from tests.server.house import TINY
-from tests.server.test_serve import dayfly, environment, serving, with_key
+from tests.server.test_serve import environment, serving, with_key
 
 __all__ = ["environment"]
 
@@ -68,16 +70,20 @@ def kill_while(process: subprocess.Popen[str], client: httpx.Client, sandboxes: 
 
 
 def kill_and_start_again(environment: dict[str, str], act: Act, count: int) -> None:
-    key = dayfly(environment, "keys", "create", "team").stdout
+    """What the command line would say of the keys and the journal is read here: a process for each takes a second."""
+    data = Path(environment["DAYFLY_DATA"])
+    places = Places.of(Configuration(data=data))
+    with closing(Keys(places.state)) as keys:
+        _, key = keys.create("team", "test", ("run",))
     with (
         serving(environment) as (process, url),
         httpx.Client(base_url=url, headers=with_key(key), timeout=60) as client,
     ):
         made = [client.post("/v1/sandboxes", json={"policy": TINY}).json()["id"] for _ in range(count)]
-        listed = dayfly(environment, "ps", "--json").stdout
-        assert {json.loads(line)["chain"] for line in listed.splitlines()} == set(made)
+        journal = Reader(places.journal)
+        while {row.entry.chain for row in journal.unended()} != set(made):  # a commit is some milliseconds behind
+            client.get("/v1/usage")
         kill_while(process, client, made, act)
-    data = Path(environment["DAYFLY_DATA"])
     with (
         serving(environment) as (process, url),
         httpx.Client(base_url=url, headers=with_key(key), timeout=60) as client,
@@ -86,21 +92,18 @@ def kill_and_start_again(environment: dict[str, str], act: Act, count: int) -> N
         paused = [one["id"] for one in client.get("/v1/sandboxes").json()["sandboxes"] if one["state"] == "paused"]
         assert act is pausing or not paused
         assert [one["id"] for one in client.get("/v1/sandboxes").json()["sandboxes"]] == paused, "all others have ended"
-        assert {json.loads(line)["chain"] for line in dayfly(environment, "ps", "--json").stdout.splitlines()} == set(
-            paused
-        )
+        assert {row.entry.chain for row in journal.unended()} == set(paused)
         assert len(list((data / "server" / "paused").glob("*"))) == len(paused)
         for sandbox in paused:
             assert client.post(f"/v1/sandboxes/{sandbox}/resume").json()["state"] == "ready"
             assert client.delete(f"/v1/sandboxes/{sandbox}").json()["end_reason"] == "stopped"
         assert client.post("/v1/sandboxes", json={"policy": TINY}).status_code == 201
-        assert dayfly(environment, "journal", "verify").returncode == 0
+        assert audit(places.journal, Signer.existing(places.journal_key).verifier) == []
     for sandbox in made:
-        *_, last = dayfly(environment, "journal", "show", sandbox, "--json").stdout.splitlines()
-        told = json.loads(last)
-        assert told["kind"] == "sandbox.ended"
+        *_, last = journal.entries(sandbox)
+        assert last.entry.kind == ENDED
         if act not in (destroying, pausing):
-            assert told["facts"]["reason"] == "boundary_lost"
+            assert json.loads(last.entry.facts)["reason"] == "boundary_lost"
 
 
 @pytest.mark.parametrize("act", [creating, executing, uploading, pausing, destroying])

@@ -15,7 +15,8 @@ import pytest
 from websockets.exceptions import ConnectionClosedError, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from dayfly.server import Configuration, create_app, serving
+from dayfly.server import Configuration, serving
+from dayfly.server.app import create_app
 from tests.server.house import House
 
 
@@ -159,6 +160,7 @@ def test_a_client_that_breaks_off_ends_the_connection_and_is_no_error(
 def test_a_port_is_refused_with_the_documented_error(server: House, client: httpx.Client, sandbox: str) -> None:
     refused = [
         (port, (server, sandbox, 7001), {}, 400, "port_refused"),
+        (port, (server, sandbox, 65536), {}, 400, "input_error"),
         (port, (server, sandbox, 7001, server.key("u")), {}, 404, "no_such_sandbox"),
         (port, (server, sandbox, 7001, "wrong"), {}, 401, "unauthenticated"),
         (port, (server, sandbox, 7001, server.key("t", "read")), {}, 403, "not_allowed"),

@@ -15,7 +15,9 @@ __all__ = ["environment"]
 
 def test_a_tenant_sees_what_it_uses_and_ends_what_it_has(environment: dict[str, str], tmp_path: Path) -> None:
     config = tmp_path / "dayfly.toml"
-    config.write_text("[tenants.anna]\nsandboxes = 7\ncpu_seconds_per_day = 36000\n[templates.small]\nspares = 0\n")
+    config.write_text(
+        "[tenants.anna]\nsandboxes = 7\ncpu_seconds_per_day = 36000\n[templates.small]\npolicy = {image = 'python'}\nspares = 0\n"
+    )
     anna, bert = (dayfly(environment, "keys", "create", tenant).stdout.strip() for tenant in ("anna", "bert"))
     with (
         serving(environment, "--config", str(config)) as (_, url),
@@ -28,7 +30,9 @@ def test_a_tenant_sees_what_it_uses_and_ends_what_it_has(environment: dict[str, 
         assert (used["sandboxes"], used["allowed"]["sandboxes"]) == (1, 7)
         assert "36,000" in dayfly(mine, "usage").stdout
         assert json.loads(dayfly(other, "usage", "--json").stdout)["sandboxes"] == 0
-        assert "small" in dayfly(mine, "templates").stdout
+        assert json.loads(dayfly(mine, "templates", "--json").stdout) == [
+            {"name": "small", "image": "python", "spares": 0, "ready": 0}
+        ]
         refused = dayfly(other, "stop", made)
         assert (refused.returncode, "no sandbox" in refused.stderr) == (2, True)
         assert client.get(f"/v1/sandboxes/{made}").json()["state"] == "ready"

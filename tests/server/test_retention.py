@@ -10,8 +10,7 @@ from typing import Any, cast
 
 from dayfly.errors import HostError
 from dayfly.journal import Journal, Reader, Signer
-from dayfly.server import retire_daily
-from dayfly.server.retention import DAY
+from dayfly.server.retention import DAY, retire_daily
 from dayfly.testing.clock import HeldClockLoop
 from tests.server.house import House
 

@@ -17,9 +17,8 @@ from typing import IO
 import httpx
 import pytest
 
-from dayfly.paths import default_paths
 from tests.cli.leftovers import leftovers
-from tests.machine import image, short_directory
+from tests.machine import furnished_directory, image
 from tests.server.house import TINY
 
 DAYFLY = [sys.executable, "-m", "dayfly"]
@@ -29,9 +28,7 @@ DAYFLY = [sys.executable, "-m", "dayfly"]
 def environment() -> Iterator[dict[str, str]]:
     """With a data directory of its own: this user's runsc and images, no key, and no sandbox left at the end."""
     image("python")
-    with short_directory() as data:
-        for shared in (default_paths().bin, default_paths().images):
-            (data / shared.name).symlink_to(shared)
+    with furnished_directory() as data:
         yield {**os.environ, "DAYFLY_DATA": str(data)}
         assert leftovers(data) == []
 

@@ -138,7 +138,7 @@ def backup(
 ) -> int:
     """Copy all that a server must not lose into a new directory, while it runs or not. It holds keys: keep it safe."""
     places = _places(config)
-    from dayfly.server import back_up
+    from dayfly.server.backup import back_up
 
     size = back_up(places, target)
     note(

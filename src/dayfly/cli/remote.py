@@ -75,9 +75,10 @@ def templates(url: Url = None, api_key: ApiKey = None, as_json: AsJson = False) 
     if as_json:
         say(json.dumps(found))
         return Ending.OK
-    table = Table("name", "image", "spares", box=None)
+    columns = ("name", "image", "spares", "ready")
+    table = Table(*columns, box=None)
     for row in found:
-        table.add_row(*(Text(printable(_number(row.get(name)))) for name in ("name", "image", "spares")))
+        table.add_row(*(Text(printable(_number(row.get(name)))) for name in columns))
     show_table(table)
     return Ending.OK
 

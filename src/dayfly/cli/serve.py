@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from dayfly.server import Configuration, Keys, Places
 
 __all__ = ["ConfigFile", "configured", "serve"]
+
+LIBRARIES = ("cryptography", "fastapi", "prometheus_client", "uvicorn", "websockets")
+"""Of the extra ``server``, whatever of it a command uses: one that is half installed is a mistake."""
 
 ConfigFile = Annotated[Path | None, typer.Option(help="The server's configuration, a TOML file.")]
 
@@ -43,12 +47,13 @@ def serve(
 
 def configured(file: Path | None, **options: object) -> Configuration:
     """The server's configuration. Raises ``InputError``, and ``HostError`` where its libraries are not installed."""
-    try:
-        from dayfly.server import load_configuration
-    except ImportError as error:
+    missing = [name for name in LIBRARIES if find_spec(name) is None]
+    if missing:
         raise HostError(
-            f"the server needs a library that is not installed: {error.name}", remedy="pip install 'dayfly[server]'"
-        ) from error
+            f"the server needs what is not installed: {', '.join(missing)}", remedy="pip install 'dayfly[server]'"
+        )
+    from dayfly.server import load_configuration
+
     return load_configuration(file, **options)
 
 
@@ -57,8 +62,12 @@ async def _serve(configuration: Configuration) -> None:
     from dayfly.boundaries.gvisor import GvisorBoundary
     from dayfly.journal import Journal, Reader, Signer
     from dayfly.manager.budget import DAY
-    from dayfly.server import Keys, Listener, Places, Readiness, Services, create_app, retire_daily, start_logging
-    from dayfly.server import serve as answer
+    from dayfly.server import Keys, Places, Readiness, start_logging
+    from dayfly.server.app import create_app
+    from dayfly.server.retention import retire_daily
+    from dayfly.server.services import Services
+    from dayfly.server.serving import Listener
+    from dayfly.server.serving import serve as answer
 
     start_logging(sys.stderr)
     stop = _stopped_by_signals()
@@ -128,7 +137,7 @@ def _tenants(configuration: Configuration, places: Places, boundary: GvisorBound
     from dayfly.images import Store
     from dayfly.manager import Admission, Allowance, Capacity, Manager, Shelf, Template, Tenants
     from dayfly.manager.admission import available_memory
-    from dayfly.server import PausedRecords
+    from dayfly.server.paused import PausedRecords
 
     machine = configuration.machine
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

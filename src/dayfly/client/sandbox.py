@@ -205,7 +205,10 @@ class AsyncSandbox:
         return AsyncContexts(self, self._open)
 
     async def explain(self) -> dict[str, Any]:
-        """What was generated for the boundary (for gVisor: command line and OCI spec). JSON values, no secrets."""
+        """What was generated for the boundary (for gVisor: command line and OCI spec). JSON values, no secrets.
+
+        Over a URL only what the server tells: the boundary, its version, and how each limit is kept.
+        """
         told = self._open().explain()
         return dict(await told if inspect.isawaitable(told) else told)
 

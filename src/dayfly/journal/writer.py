@@ -20,11 +20,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dayfly.errors import HostError, InputError
+from dayfly.errors import HostError
 from dayfly.journal.audit import BEGUN
 from dayfly.journal.entry import BEGINNING, GENESIS, HEAD, SERVER, Entry, Head, content_digest, dump_facts
 from dayfly.journal.signing import Signer
 from dayfly.journal.store import Content, open_for_writing, translate
+from dayfly.names import checked_name
 
 __all__ = ["Journal"]
 
@@ -45,9 +46,6 @@ RETRY_SECONDS = 1.0
 """Until what could not be written is tried again."""
 
 SALT_BYTES = 16
-
-MAX_NAME = 256
-"""Characters of a chain, kind or tenant."""
 
 MAX_CONTENT = 1024 * 1024
 """Bytes of one content; the rest is left out, and facts say how much there was."""
@@ -118,7 +116,8 @@ class Journal:
             }
         dump_facts(whole)
         for what, text in (("chain", chain), ("kind", kind), ("tenant", tenant)):
-            _check_name(what, text, empty=what == "tenant")
+            if text or what != "tenant":  # what is the server's own has none
+                checked_name(f"the {what} of a journal entry", text)
         order = _Order(chain, tenant, kind, whole, kept)
         self._put(order)
         return order.done
@@ -322,11 +321,6 @@ class Journal:
 def _passes(error: BaseException) -> bool:
     """Whether what kept entries from the disk may end by itself: a full disk, another process's lock."""
     return isinstance(error.__cause__, (sqlite3.OperationalError, OSError))
-
-
-def _check_name(what: str, text: str, *, empty: bool) -> None:
-    if not (text or empty) or len(text) > MAX_NAME or not text.isprintable():
-        raise InputError(f"the {what} of a journal entry is 1 to {MAX_NAME} printable characters, not {text!a:.80}")
 
 
 def _only_writer(path: Path) -> int:

@@ -11,13 +11,11 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, Protocol, TypeVar
 
 from dayfly.errors import BoundaryUnusable, InputError
+from dayfly.names import checked_name
 from dayfly.policy import Policy
 from dayfly.spec import EndReason
 
 __all__ = ["Conversations"]
-
-MAX_KEY = 256
-"""Characters of a tenant's or a conversation's key."""
 
 MAX_TRIES = 3
 """Sandboxes that one call opens when each ends before it can be handed out."""
@@ -56,7 +54,7 @@ class Conversations(Generic[H]):
         Raises ``InputError`` if the live one has another policy, what ``create`` raises, and ``BoundaryUnusable`` if
         each new one ends at once. A caller that is cancelled takes nothing from the others who wait.
         """
-        key = (_key("tenant", tenant), _key("conversation", conversation))
+        key = (checked_name("a tenant's name", tenant), checked_name("a conversation's key", conversation))
         made = False
         for _ in range(MAX_TRIES):
             opening = self._holders.get(key)
@@ -86,7 +84,7 @@ class Conversations(Generic[H]):
 
     def keep(self, tenant: str, conversation: str, holder: H) -> None:
         """One that was there before: paused by another process."""
-        key = (_key("tenant", tenant), _key("conversation", conversation))
+        key = (tenant, conversation)
         opening = self._holders[key] = asyncio.ensure_future(_at_once(holder))
         self._watching[key] = asyncio.ensure_future(self._watch(key, opening, holder))
 
@@ -118,9 +116,3 @@ def _look(opening: asyncio.Task[H]) -> None:
     """Whoever waits hears of a failure; where nobody does any more, it is no news for a log."""
     if not opening.cancelled():
         opening.exception()
-
-
-def _key(what: str, value: object) -> str:
-    if not isinstance(value, str) or not 0 < len(value) <= MAX_KEY or not value.isprintable():
-        raise InputError(f"a {what} is 1 to {MAX_KEY} printable characters, not {value!a:.80}")
-    return value

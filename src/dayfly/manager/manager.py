@@ -111,6 +111,11 @@ class Manager:
         """Those of which spares are kept."""
         return [spares.template for spares in self._spares.values()]
 
+    @property
+    def ready(self) -> Mapping[str, int]:
+        """The spares that can be claimed now, by their template's name."""
+        return {name: len(spares) for name, spares in self._spares.items()}
+
     def keep(self, template: Template) -> Spares:
         """Keep spares of a template from now on. Raises ``InputError``, ``PolicyError``."""
         if self._closed:

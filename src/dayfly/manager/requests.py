@@ -11,13 +11,11 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from dayfly.errors import InputError
+from dayfly.names import checked_name
 
 __all__ = ["Requests"]
 
 T = TypeVar("T")
-
-MAX_KEY = 256
-"""Characters of a key."""
 
 MAX_KEPT = 10_000
 """Keys that are remembered; the oldest go first."""
@@ -34,8 +32,7 @@ class Requests(Generic[T]):
 
         Whoever is cancelled takes nothing from the others. Raises ``InputError``, and what ``do`` raises.
         """
-        if not 0 < len(key) <= MAX_KEY or not key.isprintable():
-            raise InputError(f"an idempotency key is 1 to {MAX_KEY} printable characters, not {key!a:.80}")
+        checked_name("an idempotency key", key)
         if (tenant, key) not in self._known:
             self._remember((tenant, key), request, do)
         known, doing = self._known[tenant, key]

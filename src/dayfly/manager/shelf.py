@@ -11,16 +11,13 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from dayfly.errors import HostError, OutOfSpace
-from dayfly.limits import GIB, MIB, size_text
+from dayfly.limits import MIB, MOST_PAUSED, size_text
 from dayfly.manager.admission import available_memory
 from dayfly.manager.leased import LeasedDirectory, clear_abandoned
 from dayfly.manager.sealing import Sealed, seal, unseal
 from dayfly.paths import make_directory
 
-__all__ = ["MOST_BYTES", "SCRATCH", "Shelf"]
-
-MOST_BYTES = 50 * GIB
-"""Of all paused sandboxes together: some 400 with pandas loaded."""
+__all__ = ["SCRATCH", "Shelf"]
 
 SCRATCH = Path("/dev/shm")  # noqa: S108 - what is made there is this user's own
 """A file system in memory, which every Linux has (filesystem hierarchy of systemd and of initscripts; POSIX shared memory)."""
@@ -40,7 +37,7 @@ class Shelf:
         directory: Path,
         *,
         lasting: bool,
-        most: int = MOST_BYTES,
+        most: int = MOST_PAUSED,
         scratch: Path = SCRATCH,
         free_memory: Callable[[], int] = available_memory,
     ) -> None:

@@ -126,6 +126,11 @@ class Tenants:
     def templates(self) -> Sequence[Template]:
         return self._manager.templates
 
+    @property
+    def ready(self) -> Mapping[str, int]:
+        """The spares that can be claimed now, by their template's name."""
+        return self._manager.ready
+
     # --- making -------------------------------------------------------------------------------------------------------
 
     async def create(

@@ -48,8 +48,7 @@ class Rest:
 
     def wake(self) -> None:
         """It is needed. Costs nothing for one that is awake."""
-        if self._timer is not None or self._asking is not None:
-            self._clear()
+        self._clear()
         if self._frozen:
             self._frozen = False
             self._cell.thaw()

@@ -11,7 +11,10 @@ from typing import Any
 
 from fastapi.responses import Response
 
-__all__ = ["Answer", "json_bytes"]
+from dayfly.errors import DayflyError
+from dayfly.server.errors import error_body, error_headers
+
+__all__ = ["Answer", "error_answer", "json_bytes"]
 
 
 def json_bytes(value: object) -> bytes:
@@ -58,3 +61,8 @@ class Answer(Response):
 
     def __init__(self, content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(json_bytes(content), status, dict(headers or {}))
+
+
+def error_answer(error: DayflyError) -> Answer:
+    """The whole answer that an error is: also to a WebSocket that is not accepted for it."""
+    return Answer(error_body(error), error.http_status, error_headers(error))

@@ -6,15 +6,15 @@ from importlib.metadata import version
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
-from fastapi.exceptions import RequestValidationError
+from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
 from fastapi.requests import Request
 from fastapi.websockets import WebSocket
 
 from dayfly.errors import DayflyError, InputError
 from dayfly.server import executions, files, health, ports, processes, record, sandboxes, tenant
-from dayfly.server.answers import Answer
+from dayfly.server.answers import Answer, error_answer
 from dayfly.server.asgi import Asgi
-from dayfly.server.errors import BodyTooLarge, NoSuchRoute, WrongMethod, error_body, error_headers
+from dayfly.server.errors import BodyTooLarge, NoSuchRoute, WrongMethod
 from dayfly.server.guard import MAX_BODY, Guard, internal_error
 from dayfly.server.services import Services
 from dayfly.server.views import ErrorAnswer
@@ -60,7 +60,8 @@ def create_app(services: Services) -> Asgi:
 
 def _handle_errors(app: FastAPI) -> None:
     app.add_exception_handler(DayflyError, _told)
-    app.add_exception_handler(RequestValidationError, _malformed)
+    for malformed in (RequestValidationError, WebSocketRequestValidationError):
+        app.add_exception_handler(malformed, _malformed)
     app.add_exception_handler(Exception, internal_error)
     for status in (400, 404, 405, 413):
         app.add_exception_handler(status, _refused)
@@ -68,18 +69,18 @@ def _handle_errors(app: FastAPI) -> None:
 
 async def _told(_request: Request | WebSocket, error: Exception) -> Answer:
     assert isinstance(error, DayflyError)
-    return Answer(error_body(error), error.http_status, error_headers(error))
+    return error_answer(error)
 
 
-async def _malformed(request: Request | WebSocket, error: Exception) -> Answer:
+async def _malformed(_request: Request | WebSocket, error: Exception) -> Answer:
     """What does not fit the description; never with the values, which may be secrets."""
-    assert isinstance(error, RequestValidationError)
+    assert isinstance(error, (RequestValidationError, WebSocketRequestValidationError))
     problems = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:8]]
-    told = InputError("; ".join(problems)[:2000], remedy="GET /v1/openapi.json describes what each call takes")
-    return await _told(request, told)
+    remedy = "GET /v1/openapi.json describes what each call takes"
+    return error_answer(InputError("; ".join(problems)[:2000], remedy=remedy))
 
 
-async def _refused(request: Request | WebSocket, error: Exception) -> Answer:
+async def _refused(_request: Request | WebSocket, error: Exception) -> Answer:
     """What the framework itself refuses."""
     kinds: dict[int, DayflyError] = {
         400: InputError("the body is not JSON", remedy="send JSON in UTF-8, with Content-Type: application/json"),
@@ -87,7 +88,7 @@ async def _refused(request: Request | WebSocket, error: Exception) -> Answer:
         405: WrongMethod("not with this method", remedy="GET /v1/openapi.json lists those that are there"),
         413: BodyTooLarge(f"the body has more than {MAX_BODY} bytes", remedy="upload large content as a file"),
     }
-    answer = await _told(request, kinds[getattr(error, "status_code", 400)])
+    answer = error_answer(kinds[getattr(error, "status_code", 400)])
     for name, value in (getattr(error, "headers", None) or {}).items():
         answer.headers[name] = value
     return answer

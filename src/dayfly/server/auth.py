@@ -15,7 +15,18 @@ from dayfly.server.errors import NotAllowed, TooManyFailures, Unauthenticated
 from dayfly.server.keys import ADMIN, READ, RUN, SCOPES
 from dayfly.server.services import HasServices, Services
 
-__all__ = ["Administrator", "Caller", "Owned", "Reader", "Runner", "Seen", "Used", "authenticate", "remember"]
+__all__ = [
+    "Administrator",
+    "Caller",
+    "Owned",
+    "Reader",
+    "Runner",
+    "Seen",
+    "Used",
+    "authenticate",
+    "check_may",
+    "remember",
+]
 
 
 @dataclass(frozen=True)
@@ -67,8 +78,17 @@ async def _known(connection: HTTPConnection) -> Caller:
 Known = Annotated[Caller, Depends(_known)]
 
 
+def check_may(caller: Caller, scope: str, *, token: bool) -> Caller:
+    """The caller, if they have the scope; without ``token`` none who has but a token for one sandbox. Raises ``NotAllowed``."""
+    if caller.sandbox is not None and not token:
+        raise NotAllowed("a token for one sandbox may only use that", remedy="use an API key")
+    if not caller.may(scope):
+        raise NotAllowed(f"this key has not the scope {scope}", remedy=f"use a key with the scope {scope}")
+    return caller
+
+
 class _May:
-    """Whoever has this scope; with ``token`` also whoever has a token for one sandbox."""
+    """``check_may`` of whom the guard has let in."""
 
     def __init__(self, scope: str, *, token: bool) -> None:
         self._scope = scope
@@ -76,13 +96,7 @@ class _May:
 
     async def __call__(self, caller: Known) -> Caller:
         """Raises ``NotAllowed``."""
-        if caller.sandbox is not None and not self._token:
-            raise NotAllowed("a token for one sandbox may only use that", remedy="use an API key")
-        if not caller.may(self._scope):
-            raise NotAllowed(
-                f"this key has not the scope {self._scope}", remedy=f"use a key with the scope {self._scope}"
-            )
-        return caller
+        return check_may(caller, self._scope, token=self._token)
 
 
 class _Sandbox:

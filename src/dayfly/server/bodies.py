@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 
-from dayfly.limits import LONGEST_PAUSE, MOST_FORKS
-from dayfly.server.keys import MAX_NAME, MAX_SECONDS
+from dayfly.limits import LONGEST_LIFE, LONGEST_PAUSE, MOST_FORKS
+from dayfly.names import MAX_NAME
+from dayfly.server.keys import MAX_SECONDS
 
 __all__ = [
     "Argv", "Environment", "EnvironmentBody", "ExecutionBody", "ExtendBody", "ForkBody", "KeyBody", "MkdirBody", "OpeningBody",
@@ -46,7 +47,7 @@ PathText = Annotated[str, PlainValidator(_path_text), WithJsonSchema({"type": "s
 Argv = Annotated[list[PathText], Field(min_length=1, max_length=MAX_ARGUMENTS)]
 Environment = Annotated[dict[str, str], AfterValidator(_environment)]
 Text = Annotated[str, Field(max_length=MAX_TEXT)]
-Seconds = Annotated[float, Field(gt=0, le=14 * 86400, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(gt=0, le=LONGEST_LIFE, allow_inf_nan=False)]
 Bytes = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
 Cells = Annotated[int, Field(ge=1, le=65535)]
 

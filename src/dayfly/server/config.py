@@ -11,8 +11,7 @@ from pathlib import Path
 from pydantic import Field, model_validator
 
 from dayfly.errors import InputError, PolicyError
-from dayfly.limits import GIB, MIB, ByteSize, Checked, Limits, Unfit
-from dayfly.manager.shelf import MOST_BYTES
+from dayfly.limits import GIB, LONGEST_LIFE, MIB, MOST_PAUSED, ByteSize, Checked, Limits, Unfit
 from dayfly.policy import Policy
 
 __all__ = ["Configuration", "Overcommit", "TemplateEntry", "TenantCaps", "Tls", "load_configuration"]
@@ -54,7 +53,7 @@ class Overcommit(Checked):
 class Pausing(Checked):
     """Of sandboxes that are stopped with their memory."""
 
-    most: ByteSize = Field(MOST_BYTES, ge=0)
+    most: ByteSize = Field(MOST_PAUSED, ge=0)
     """Bytes on the disk, of all tenants together."""
     at_stop: bool = True
     """After SIGTERM conversations are paused, not ended, so that the next start of the server finds them."""
@@ -74,8 +73,8 @@ class Ceilings(Limits):
     output: ByteSize = 64 * MIB
     run_seconds: float = 86400
     run_cpu_seconds: float = 86400
-    lifetime_seconds: float = 14 * 86400
-    idle_seconds: float = 14 * 86400
+    lifetime_seconds: float = LONGEST_LIFE
+    idle_seconds: float = LONGEST_LIFE
     cpu_seconds: float = 10 * 86400
 
 

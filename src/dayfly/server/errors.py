@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -122,13 +121,10 @@ class InternalError(DayflyError):
     """A mistake in dayfly itself."""
 
 
-_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
-
-
 def error_body(error: DayflyError) -> dict[str, Any]:
     """The JSON object of an error, for an answer or for the last line of a stream."""
     told: dict[str, Any] = {
-        "code": _WORD.sub("_", type(error).__name__).lower(),
+        "code": error.code,
         "message": error.message,
         "remedy": error.remedy,
         "retryable": error.retryable,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
 from fastapi.requests import Request
@@ -17,7 +17,7 @@ from dayfly.server.errors import NoSuchExecution
 from dayfly.server.running import Log
 from dayfly.server.sandboxes import ensure_live
 from dayfly.server.services import HasServices
-from dayfly.server.streams import NDJSON, Lines, Stream, unless_gone
+from dayfly.server.streams import EVENTS, NDJSON, Lines, Stream, unless_gone
 from dayfly.server.views import ContextList, ContextView, Interrupted
 from dayfly.spec import Execution
 
@@ -25,10 +25,8 @@ __all__ = ["routes"]
 
 routes = APIRouter(prefix="/v1/sandboxes/{sandbox}", tags=["executions"])
 
-Events: dict[int | str, dict[str, Any]] = {200: {"content": {NDJSON: {}}, "description": "The events, one a line."}}
 
-
-@routes.post("/executions", response_model=Execution, responses=Events)
+@routes.post("/executions", response_model=Execution, responses=EVENTS)
 async def execute(
     registration: Used,
     body: ExecutionBody,
@@ -74,7 +72,7 @@ async def _whole(registration: Used, body: ExecutionBody, request: Request, serv
     return execution
 
 
-@routes.get("/executions/{execution}", responses=Events, response_class=Response)
+@routes.get("/executions/{execution}", responses=EVENTS, response_class=Response)
 async def replay(
     registration: Seen, execution: str, services: HasServices, after: Annotated[int, Query(ge=0, le=MAX_INTEGER)] = 0
 ) -> Stream:

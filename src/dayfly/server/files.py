@@ -20,7 +20,7 @@ from dayfly.server.auth import Used
 from dayfly.server.bodies import MkdirBody, RemoveBody, RenameBody
 from dayfly.server.errors import ClientGone, RangeUnsatisfiable
 from dayfly.server.sandboxes import ensure_live
-from dayfly.server.streams import NDJSON, Lines, Stream, body_of, unless_gone
+from dayfly.server.streams import BINARY, BYTES, EVENTS, Lines, Stream, body_of, described_body, unless_gone
 from dayfly.server.views import FileList, MadeDirectory, Removed, Unpacked, Written
 from dayfly.spec import FileInfo
 
@@ -28,9 +28,7 @@ __all__ = ["routes"]
 
 routes = APIRouter(prefix="/v1/sandboxes/{sandbox}", tags=["files"])
 
-BYTES = "application/octet-stream"
 TAR = "application/x-tar"
-BINARY = {"schema": {"type": "string", "format": "binary"}}
 
 _RANGE = re.compile(r"bytes=(?:(\d{1,18})-(\d{0,18})|-(\d{1,18}))", re.ASCII)
 
@@ -53,10 +51,6 @@ def _raw(request: Request, name: str, decoded: str) -> str:
 
 InPath = Annotated[str, Depends(_path)]
 InAfter = Annotated[str | None, Depends(_after)]
-
-
-def _body(kind: str) -> dict[str, Any]:
-    return {"requestBody": {"required": True, "content": {kind: BINARY}}}
 
 
 def _content(kind: str, *statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -122,7 +116,7 @@ def _span(match: re.Match[str], size: int) -> tuple[int, int]:
     return start, end
 
 
-@routes.put("/files", response_model=Written, openapi_extra=_body(BYTES))
+@routes.put("/files", response_model=Written, openapi_extra=described_body())
 async def write(
     registration: Used,
     path: InPath,
@@ -173,7 +167,7 @@ async def remove(registration: Used, body: RemoveBody) -> Answer:
     return Answer(Removed(await registration.life.remove(body.path, recursive=body.recursive)))
 
 
-@routes.get("/files/watch", responses=_content(NDJSON), response_class=Response)
+@routes.get("/files/watch", responses=EVENTS, response_class=Response)
 async def watch(registration: Used, path: InPath, recursive: bool = False) -> Stream:
     """Changes from now on, a line each; the first line is "ready"."""
     changes = cast(
@@ -197,7 +191,7 @@ async def pack(registration: Used, path: InPath) -> Response:
     return await _opened(ensure_live(registration).life.pack_tree(path), TAR)
 
 
-@routes.put("/tree", response_model=Unpacked, openapi_extra=_body(TAR))
+@routes.put("/tree", response_model=Unpacked, openapi_extra=described_body(TAR))
 async def unpack(registration: Used, path: InPath, request: Request) -> Answer:
     """A tar stream into a directory."""
     return Answer(Unpacked(await ensure_live(registration).life.unpack_tree(path, body_of(request.receive))))

@@ -16,7 +16,7 @@ from fastapi.requests import HTTPConnection
 
 from dayfly.errors import DayflyError
 from dayfly.limits import MIB
-from dayfly.server.answers import Answer
+from dayfly.server.answers import Answer, error_answer
 from dayfly.server.asgi import Asgi, Message, Receive, Scope, Send
 from dayfly.server.auth import authenticate, remember
 from dayfly.server.errors import (
@@ -25,8 +25,6 @@ from dayfly.server.errors import (
     InternalError,
     RequestRefused,
     UriTooLong,
-    error_body,
-    error_headers,
 )
 from dayfly.server.logs import log, log_request
 from dayfly.server.services import Services
@@ -79,7 +77,7 @@ class Guard:
             if scope["path"] not in OPEN:
                 remember(scope, authenticate(HTTPConnection(scope), self._services))
         except DayflyError as error:
-            await _answer(error)(scope, receive, watched)
+            await error_answer(error)(scope, receive, watched)
         else:
             await self._guarded(scope, receive if _is_upload(scope) else _limited(receive), watched)
         log_request(scope, watched.status, perf_counter() - begun)
@@ -165,10 +163,6 @@ def _limited(receive: Receive) -> Receive:
     return wrapped
 
 
-def _answer(error: DayflyError) -> Answer:
-    return Answer(error_body(error), error.http_status, error_headers(error))
-
-
 class _Watched:
     """Adds what every answer says, and knows how it went; 0 if there was none."""
 
@@ -187,4 +181,4 @@ class _Watched:
 
 def internal_error(_request: object, _error: Exception) -> Answer:
     """The answer to whatever should not have happened."""
-    return _answer(InternalError("internal error", remedy="try again; the server's log says where it was"))
+    return error_answer(InternalError("internal error", remedy="try again; the server's log says where it was"))

@@ -9,8 +9,7 @@ from fastapi.requests import Request
 from fastapi.responses import Response
 
 from dayfly.server.answers import Answer
-from dayfly.server.auth import authenticate
-from dayfly.server.errors import NotAllowed
+from dayfly.server.auth import authenticate, check_may
 from dayfly.server.keys import ADMIN
 from dayfly.server.logs import log
 from dayfly.server.services import HasServices
@@ -40,9 +39,7 @@ async def ready(services: HasServices) -> Answer:
 async def metrics(request: Request, services: HasServices) -> Response:
     """Prometheus: for this machine itself, or an admin key where a proxy stands between."""
     if services.configuration.behind_proxy or not _is_local(request):
-        caller = authenticate(request, services)
-        if caller.sandbox is not None or not caller.may(ADMIN):
-            raise NotAllowed("the server's metrics are for admin keys", remedy="use a key with the scope admin")
+        check_may(authenticate(request, services), ADMIN, token=False)
     return Response(services.metrics.render(services.tenants), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

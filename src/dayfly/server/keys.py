@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dayfly.errors import InputError
+from dayfly.names import checked_name
 from dayfly.server.errors import NoSuchKey
 from dayfly.server.state import open_state, reading, writing
 
@@ -31,9 +32,6 @@ SCOPES = (READ, RUN, ADMIN)
 KEY, TOKEN = "key", "token"
 
 ID_BYTES, SECRET_BYTES = 16, 32
-
-MAX_NAME = 256
-"""Characters of a tenant's or a key's name."""
 
 MAX_SECONDS = 10 * 366 * 86400.0
 """The longest life of a key that has one."""
@@ -105,7 +103,8 @@ class Keys:
     ) -> tuple[Key, str]:
         """A new API key, and its secret, which nobody can ask for again. Raises ``InputError``."""
         given = _scopes(scopes)
-        return self._add(KEY, _name("tenant", tenant), _name("key", name), given, None, expires_in)
+        names = (checked_name("a tenant's name", tenant), checked_name("a key's name", name))
+        return self._add(KEY, *names, given, None, expires_in)
 
     def create_token(self, tenant: str, sandbox: str, seconds: float, by: str) -> tuple[Key, str]:
         """A token for one sandbox, which ends with the key ``by`` at the latest. Raises ``InputError``."""
@@ -178,12 +177,6 @@ def _scopes(scopes: Iterable[str]) -> tuple[str, ...]:
     if not wanted or not wanted <= set(SCOPES):
         raise InputError(f"not scopes of a key: {sorted(wanted)!a:.80}", remedy=f"there are {', '.join(SCOPES)}")
     return tuple(scope for scope in SCOPES if scope in wanted)
-
-
-def _name(what: str, value: str) -> str:
-    if not 0 < len(value) <= MAX_NAME or not value.isprintable():
-        raise InputError(f"a {what}'s name is 1 to {MAX_NAME} printable characters, not {value!a:.80}")
-    return value
 
 
 def _seconds(value: float) -> float:

@@ -16,7 +16,7 @@ from dayfly.server.auth import Used
 from dayfly.server.bodies import MAX_INTEGER, ProcessBody, ResizeBody, SignalBody
 from dayfly.server.sandboxes import ensure_live
 from dayfly.server.services import HasServices
-from dayfly.server.streams import NDJSON, Lines, Stream, body_of
+from dayfly.server.streams import EVENTS, Lines, Stream, body_of, described_body
 from dayfly.server.views import ProcessList
 
 __all__ = ["routes"]
@@ -24,13 +24,6 @@ __all__ = ["routes"]
 routes = APIRouter(prefix="/v1/sandboxes/{sandbox}/processes", tags=["processes"])
 
 Pid = Annotated[int, Path(ge=1, le=2**31 - 1)]
-Events: dict[int | str, dict[str, Any]] = {200: {"content": {NDJSON: {}}, "description": "The events, one a line."}}
-Raw = {
-    "requestBody": {
-        "required": True,
-        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
-    }
-}
 
 
 class _Sink:
@@ -49,7 +42,7 @@ class _Sink:
         await (await asyncio.shield(self._lines)).write({"type": "stderr", "data": data})
 
 
-@routes.post("", responses=Events, response_class=Response)
+@routes.post("", responses=EVENTS, response_class=Response)
 async def start(registration: Used, body: ProcessBody, services: HasServices) -> Stream:
     """Start a command and follow it. When the caller is gone, it ends, unless it was started detached."""
     sink = _Sink()
@@ -78,7 +71,7 @@ async def all_of_them(registration: Used) -> Answer:
     return Answer(ProcessList(await registration.life.list_processes()))
 
 
-@routes.get("/{pid}/output", responses=Events, response_class=Response)
+@routes.get("/{pid}/output", responses=EVENTS, response_class=Response)
 async def output(
     registration: Used,
     pid: Pid,
@@ -96,7 +89,7 @@ async def output(
     return Stream(work)
 
 
-@routes.post("/{pid}/stdin", response_model=dict[str, Any], openapi_extra=Raw)
+@routes.post("/{pid}/stdin", response_model=dict[str, Any], openapi_extra=described_body())
 async def stdin(registration: Used, pid: Pid, request: Request, services: HasServices, close: bool = False) -> Answer:
     """The body's bytes are its input; with close=true they are the last."""
     process = services.attached.find(ensure_live(registration).id, pid, started=True)

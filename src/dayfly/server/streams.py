@@ -18,9 +18,26 @@ from dayfly.server.answers import json_bytes
 from dayfly.server.asgi import Message, Receive, Scope, Send
 from dayfly.server.errors import ClientGone, error_body
 
-__all__ = ["NDJSON", "Lines", "Stream", "Target", "body_of", "unless_gone"]
+__all__ = [
+    "BINARY",
+    "BYTES",
+    "EVENTS",
+    "NDJSON",
+    "Lines",
+    "Stream",
+    "Target",
+    "body_of",
+    "described_body",
+    "unless_gone",
+]
+
+BYTES = "application/octet-stream"
+BINARY = {"schema": {"type": "string", "format": "binary"}}
 
 NDJSON = "application/x-ndjson"
+
+EVENTS: dict[int | str, dict[str, Any]] = {200: {"content": {NDJSON: {}}, "description": "Events, one a line."}}
+"""For the OpenAPI document: how an answer with a ``Stream`` looks."""
 
 ALIVE_SECONDS = 15.0
 """Of silence until an empty line: proxies cut connections that are silent for a minute."""
@@ -137,12 +154,17 @@ async def _gone(receive: Receive) -> None:
 
 
 async def _cancelled(task: asyncio.Future[Any]) -> None:
-    """Cancel and wait for the end, also when cancelled meanwhile: what runs inside is being stopped."""
+    """Cancel it, and wait until it has ended; a caller who is cancelled meanwhile waits no longer, and it ends by itself."""
     if task.done():
         return
     task.cancel()
     with suppress(asyncio.CancelledError):
         await asyncio.wait({task})
+
+
+def described_body(kind: str = BYTES) -> dict[str, Any]:
+    """For the OpenAPI document: a body that ``body_of`` reads."""
+    return {"requestBody": {"required": True, "content": {kind: BINARY}}}
 
 
 async def body_of(receive: Receive) -> AsyncIterator[bytes]:

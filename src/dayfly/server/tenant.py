@@ -57,5 +57,12 @@ async def usage(caller: Reader, services: HasServices) -> Answer:
 @routes.get("/templates", response_model=TemplateList)
 async def templates(caller: Reader, services: HasServices) -> Answer:
     """The names that a new sandbox can be made from."""
-    found = [TemplateView(one.name, one.policy.image, one.spares) for one in services.tenants.templates]
-    return Answer(TemplateList(found))
+    ready = services.tenants.ready
+    return Answer(
+        TemplateList(
+            [
+                TemplateView(one.name, one.policy.image, one.spares, ready[one.name])
+                for one in services.tenants.templates
+            ]
+        )
+    )

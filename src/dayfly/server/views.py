@@ -159,9 +159,12 @@ class UsageView:
 
 @dataclass(frozen=True)
 class TemplateView:
+    """``spares`` are kept, and ``ready`` of them can be claimed now."""
+
     name: str
     image: str
     spares: int
+    ready: int
 
 
 @dataclass(frozen=True)

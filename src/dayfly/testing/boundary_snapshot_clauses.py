@@ -78,17 +78,18 @@ async def _failure(cell: Cell, directory: Path) -> type[Exception] | None:
 
 
 @asynccontextmanager
-async def _taken(subject: Subject) -> AsyncIterator[Snapshot]:
-    """A snapshot of a furnished cell that is gone."""
+async def snapshot_of(subject: Subject, code: str = FURNISH, **changes: Any) -> AsyncIterator[Snapshot]:
+    """Of a cell that ran ``code`` and is gone."""
     with tempfile.TemporaryDirectory(prefix="dayfly-") as scratch:
-        async with opened(subject) as (cell, echo):
-            await echo.run(FURNISH)
+        async with opened(subject, **changes) as (cell, echo):
+            await echo.run(code)
             snapshot = await cell.snapshot(Path(scratch) / "image")
         yield snapshot
 
 
 @asynccontextmanager
-async def _restored(subject: Subject, snapshot: Snapshot, **changes: Any) -> AsyncIterator[tuple[Cell, Echo]]:
+async def restored_from(subject: Subject, snapshot: Snapshot, **changes: Any) -> AsyncIterator[tuple[Cell, Echo]]:
+    """Another cell that goes on where that one was."""
     async with asyncio.timeout(OPEN_SECONDS):
         cell = await subject.boundary.restore(snapshot, subject.make_spec(**changes))
     try:
@@ -99,8 +100,8 @@ async def _restored(subject: Subject, snapshot: Snapshot, **changes: Any) -> Asy
 
 @where_there_are_snapshots
 async def a_snapshot_continues_elsewhere_with_all_that_it_had(subject: Subject) -> None:
-    async with _taken(subject) as snapshot:
-        async with _restored(subject, Snapshot.load(snapshot.directory)) as (_, echo):
+    async with snapshot_of(subject) as snapshot:
+        async with restored_from(subject, Snapshot.load(snapshot.directory)) as (_, echo):
             assert await echo.run(INSPECT) == FURNISHED
         assert not subject.traces(), f"left after kill: {subject.traces()}"
 
@@ -108,9 +109,9 @@ async def a_snapshot_continues_elsewhere_with_all_that_it_had(subject: Subject) 
 @where_there_are_snapshots
 async def restores_of_one_snapshot_are_separate_cells(subject: Subject) -> None:
     async with (
-        _taken(subject) as snapshot,
-        _restored(subject, snapshot) as (_, one),
-        _restored(subject, snapshot) as (other_cell, other),
+        snapshot_of(subject) as snapshot,
+        restored_from(subject, snapshot) as (_, one),
+        restored_from(subject, snapshot) as (other_cell, other),
     ):
         await one.run("sys.mine.close(); os.unlink('/tmp/file')")
         assert await other.run(INSPECT) == FURNISHED
@@ -125,7 +126,7 @@ async def a_snapshot_taken_under_other_conditions_is_refused_and_they_are_named(
         "image": {"image": replace(spec.image, digest="sha256:1")},
         "specification": {"limits": Limits(memory=spec.limits.memory + MIB)},
     }
-    async with _taken(subject) as snapshot:
+    async with snapshot_of(subject) as snapshot:
         for name, changes in others.items():
             assert await _mismatch(subject, snapshot, **changes) == (name,), name
         for name in snapshot.identity:
@@ -188,13 +189,13 @@ async def a_frozen_cell_can_be_snapshot(subject: Subject) -> None:
             cell.freeze()
             snapshot = await cell.snapshot(Path(scratch) / "image")
             assert await echo.run("reply(1)") == [1]
-        async with _restored(subject, snapshot) as (_, echo):
+        async with restored_from(subject, snapshot) as (_, echo):
             assert await echo.run("reply(2)") == [2]
 
 
 @where_there_are_snapshots
 async def a_damaged_image_ends_in_no_running_cell(subject: Subject) -> None:
-    async with _taken(subject) as snapshot:
+    async with snapshot_of(subject) as snapshot:
         for path in snapshot.directory.iterdir():
             if path.name != MANIFEST:
                 path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])

@@ -66,6 +66,9 @@ class Codec:
     loses_interrupts = False
     """Whether processes of a run can miss a SIGINT while they are being born, and are to get another."""
 
+    settles = False
+    """Whether the driver wants to know of a SIGINT since the last request: one may still be on its way, and hit the next run."""
+
     interrupted = False
     """Whether the driver's process got SIGINT since the last request."""
 
@@ -85,9 +88,9 @@ class Codec:
         record: dict[str, object] = {"run": run, "code": code, "cap": cap}
         if environment is not None:
             record["env"] = dict(environment)
-        if self.interrupted:
+        if self.settles and self.interrupted:
             record["settle"] = True
-            self.interrupted = False
+        self.interrupted = False
         return encode(record)
 
     def renewal(self, keep_seeds: bool) -> bytes:

@@ -16,6 +16,7 @@ SIGTRAP, SIGABRT = 5, 6
 
 class NodeCodec(Codec):
     memory_signals = (SIGTRAP, SIGABRT)  # V8 has no other way to say it
+    settles = True
 
     def start(self, launch: Launch) -> Child:
         program = find_program("node", launch.environment.get("PATH", "")) or "node"

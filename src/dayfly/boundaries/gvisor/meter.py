@@ -94,10 +94,12 @@ class Meter:
             os.close(descriptor)
 
     def _held(self) -> dict[str, int]:
-        """Bytes in the sentry's files, by kind. They are looked for anew when one is not what it was, and now and then."""
+        """Bytes in the sentry's files, by kind. They are looked for anew while a kind is missing, when a file is not what it
+        was, and now and then."""
         self._samples += 1
         rarely = self._samples & (self._samples - 1) == 0  # the first, second, fourth, eighth, ... time
-        held = None if rarely or len(self._files) < 2 else self._measure()
+        known = {kind for kind, _ in self._files.values()}
+        held = self._measure() if known == {_MEMORY, _DISK} and not rarely else None
         if held is None:
             self._files = self._find_files()
             held = self._measure()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -59,7 +58,7 @@ def failure(answer: object, status: int = 500, retry_after: str | None = None) -
     DayflyError.__init__(error, message, remedy=_words(told.get("remedy")) or None)
     _add_particulars(error, told, retry_after)
     if known is None:
-        error.__dict__.update(http_status=status, retryable=told.get("retryable") is True)
+        error.__dict__.update(code=_words(told["code"]), http_status=status, retryable=told.get("retryable") is True)
     return error
 
 
@@ -100,12 +99,8 @@ def _words(value: object) -> str:
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
-def _code(kind: type) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
-
-
 _KINDS: Mapping[str, type[DayflyError]] = {
-    _code(kind): kind
+    kind.code: kind
     for kind in vars(errors).values()
     if isinstance(kind, type) and issubclass(kind, DayflyError) and not issubclass(kind, OSError)
 }

@@ -6,7 +6,7 @@ No redirect is followed: the key is for the URL that the caller named, and for n
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,7 @@ MAX_ANSWER = 64 * 1024 * 1024
 """Bytes of an answer that is read whole. A page of 1,000 files with the longest names is 50 MB of JSON."""
 
 MAX_ERROR = 64 * 1024
+"""Bytes of an answer that is an error: its longest parts are a message, a remedy and a path, of some thousand characters each."""
 
 Query = Mapping[str, str | bytes | int | bool | None]
 
@@ -130,15 +131,8 @@ class Http:
 
     async def _refusal(self, answer: Answer) -> DayflyError:
         async with aclosing(answer):
-            where = answer.header("location")
-            if answer.status < 400:
-                raise BadAnswer(
-                    f"{self.address.url} answers with a redirect, which is not followed, to {where!a:.200}",
-                    remedy="give that address as url=, if it is yours",
-                )
-            told = _object(await answer.whole(MAX_ERROR))
-        known = failure(told, answer.status, answer.header("retry-after"))
-        return known or foreign_failure(answer.status, self.address.url)
+            body = await answer.whole(MAX_ERROR)
+        return refusal(answer.status, body, answer.header, self.address.url)
 
     async def close(self) -> None:
         """Close every connection. Idempotent."""
@@ -178,6 +172,16 @@ def translated(url: str) -> Iterator[None]:
             f"the connection to {url} was lost: {_reason(error)}",
             remedy="try again; a sandbox that still lives is found again with Sandbox.connect(id)",
         ) from error
+
+
+def refusal(status: int, body: bytes, header: Callable[[str], str | None], url: str) -> DayflyError:
+    """The error that an answer of this status is, whatever the request was: in the server's words, if it has dayfly's."""
+    if 300 <= status < 400:
+        return BadAnswer(
+            f"{url} answers with a redirect, which is not followed, to {header('location')!a:.200}",
+            remedy="give that address as url=, if it is yours",
+        )
+    return failure(_object(body), status, header("retry-after")) or foreign_failure(status, url)
 
 
 def _reason(error: Exception) -> str:

@@ -6,15 +6,13 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from dayfly.client.remote.failures import BadAnswer, ServerUnreachable, failure, foreign_failure
+from dayfly.client.remote.failures import BadAnswer, ServerUnreachable
 from dayfly.client.remote.held import Held
-from dayfly.client.remote.http import CONNECT_SECONDS, MAX_ERROR
-from dayfly.client.remote.values import load
-from dayfly.errors import DayflyError, HostError, InputError
+from dayfly.client.remote.http import CONNECT_SECONDS, MAX_ERROR, refusal
+from dayfly.errors import HostError, InputError
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
-    from websockets.http11 import Response
 
 __all__ = ["PortCalls", "RemotePort"]
 
@@ -122,19 +120,12 @@ async def _connect(held: Held, rest: str) -> ClientConnection:
             max_size=MAX_MESSAGE,
         )
     except InvalidStatus as refused:
-        raise held.noted(_refusal(refused.response, address.url)) from None
+        answer = refused.response
+        raise held.noted(
+            refusal(answer.status_code, bytes(answer.body)[:MAX_ERROR], answer.headers.get, address.url)
+        ) from None
     except (OSError, TimeoutError, WebSocketException) as error:
         raise _lost(held, error) from error
-
-
-def _refusal(response: Response, url: str) -> DayflyError:
-    try:
-        told = load(bytes(response.body[:MAX_ERROR]))
-    except BadAnswer:
-        told = None
-    return failure(told, response.status_code, response.headers.get("retry-after")) or foreign_failure(
-        response.status_code, url
-    )
 
 
 def _lost(held: Held, error: Exception) -> ServerUnreachable:

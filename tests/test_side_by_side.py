@@ -1,0 +1,37 @@
+"""``tools/side_by_side.py``: no test is forgotten, and one that fails is not overheard."""
+
+from __future__ import annotations
+
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TOOL = ROOT / "tools/side_by_side.py"
+
+
+def test_every_test_belongs_to_one_pytest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    groups = runpy.run_path(str(TOOL))["folders"]([])
+    given = [Path(one) for group in groups for one in group]
+    for file in Path("tests").rglob("test_*.py"):
+        assert sum(file == one or one in file.parents for one in given) == 1, file
+
+
+@pytest.mark.parametrize(("bodies", "code"), [(("pass", "pass"), 0), (("pass", "assert 0"), 1), (("", ""), 0)])
+def test_all_is_well_when_each_of_them_is(tmp_path: Path, bodies: tuple[str, str], code: int) -> None:
+    folders = []
+    for number, body in enumerate(bodies):
+        folder = tmp_path / f"folder{number}"
+        folder.mkdir()
+        folders.append(str(folder))
+        (folder / f"test_{number}.py").write_text(f"def test_it():\n    {body}\n" if body else "")
+    done = subprocess.run(
+        [sys.executable, str(TOOL), *folders, "--", "-p", "no:cacheprovider"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == code, done.stdout
+    assert all(f"--- {folder}: " in done.stdout for folder in folders), done.stdout
