@@ -45,7 +45,8 @@ NOTES = """
   to, and JSON goes between them. It is the floor of a design in which code cannot lie about itself: its fork alone takes 15 to 30 ms here.
 - What the plain kernel's cold start has beyond the bare one, measured with the build of 2024 (of September 2026): some 9 ms until runsc starts
   (a skeleton, a mount namespace and two mounts), 12 ms (11) for the agent's modules, 28 ms (10) for the fork that becomes the kernel, 20 ms (6) until
-  that kernel has taken its user, limits and modules. Of binding runsc to one CPU come 15 to 25 ms, on both sides. Tried without gain: forking before the
+  that kernel has taken its user, limits and modules. Binding bare runsc to one CPU costs it 10 to 25 ms: its gofer works there just while
+  gVisor's kernel starts. dayfly lets the gofer use all CPUs until the sandbox has started. Tried without gain: forking before the
   agent's modules are there (the pages that both then touch cost more than the smaller copy saves), Go's garbage collector switched off.
 - A trivial execution crosses four processes: the caller's, dayfly's loop, the agent, the kernel, and back. Inside gVisor on this machine a system call
   takes 6 to 16 us, reading the clock 10 us, and waking a process that sleeps some 100 us.

@@ -21,6 +21,9 @@ from dayfly.testing.boundary_contract import Subject
 from dayfly.testing.boundary_snapshot_clauses import restored_from, snapshot_of
 from dayfly.testing.restoring import RestoringBoundary
 from tests.boundaries import test_gvisor_inside as inside
+from tests.boundaries.test_bound import (  # noqa: F401 - collected here too, over the fixture below
+    test_only_the_gofer_has_more_cpus_and_only_until_the_cell_has_started,
+)
 from tests.boundaries.test_gvisor_limits import (  # noqa: F401 - collected here too, over the fixture below
     FLOOD_SECONDS,
     abilities,

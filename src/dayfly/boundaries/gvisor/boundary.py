@@ -19,7 +19,7 @@ from dayfly.boundaries.gvisor.identity import identity
 from dayfly.boundaries.gvisor.layout import lay_out
 from dayfly.boundaries.gvisor.meter import Meter, SentryGone
 from dayfly.boundaries.gvisor.probe import probe
-from dayfly.boundaries.gvisor.start import Plan, Started, begin, find_sentry, read_back, translate
+from dayfly.boundaries.gvisor.start import Plan, Started, begin, find_sentry, read_back, spread_gofer, translate
 from dayfly.boundaries.gvisor.sweep import sweep
 from dayfly.boundaries.processes import in_spawner, own
 from dayfly.boundaries.snapshot import Snapshot
@@ -103,6 +103,7 @@ class GvisorBoundary:
         started = await own(in_spawner(partial(begin, plan)), Started.abandon)
         try:
             sentry = await find_sentry(started.footprint)
+            spread_gofer(plan, started.footprint)
             reports = read_back(plan, started.footprint, sentry)
             cpus = plan.abilities.visible_cpus(spec.limits.cpus)
             return GvisorCell(

@@ -45,7 +45,7 @@ class GvisorCell:
         self._caps = caps
         self._sample = Sample(0, 0, 0.0)
         self._peak = 0
-        self._unreadable = 0
+        self._looks = self._unreadable = 0
         self._footprint = started.footprint
         self._life = CellLife(_Body(started.footprint, meter, caps.memory), started.stream)
         watch(self._look)
@@ -108,11 +108,21 @@ class GvisorCell:
         except Exception as error:  # noqa: BLE001 - whatever it is, limits that cannot be read are not kept
             return self._unread(error)
         self._unreadable = 0
+        self._rebind_gofer()
         excess = exceeded(sample, self._caps)
         if excess is None:
             return next_look(sample, self._caps)
         self._life.end(*excess)
         return None
+
+    def _rebind_gofer(self) -> None:
+        """The first look is at once. By the second the cell has started, and its gofer goes back to the cell's CPUs."""
+        self._looks += 1
+        if self._looks == 2:
+            try:
+                self._footprint.move_gofer(self._footprint.cpus)
+            except OSError:  # no descriptor is free, say: at the next look again
+                self._looks = 1
 
     def _unread(self, error: Exception) -> float | None:
         """A process that is just ending may not be read any more. One that goes on is ended: limits that cannot be read

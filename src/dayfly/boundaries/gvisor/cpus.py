@@ -7,8 +7,9 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 
-__all__ = ["bind", "release"]
+__all__ = ["bind", "move", "release"]
 
 _choosing = threading.Lock()
 _bound: Counter[int] = Counter()
@@ -26,6 +27,17 @@ def bind(available: Iterable[int], count: int) -> frozenset[int]:
 def release(chosen: Iterable[int]) -> None:
     with _choosing:
         _bound.subtract(chosen)
+
+
+def move(pid: int, target: Iterable[int]) -> None:
+    """Bind every thread of the process to these CPUs, and so all that they start from now on. Raises ``OSError``."""
+    moved: set[str] = set()
+    with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+        while left := set(os.listdir(f"/proc/{pid}/task")) - moved:  # noqa: PTH208 - plain strings are enough
+            for thread in left:
+                with suppress(ProcessLookupError):
+                    os.sched_setaffinity(int(thread), target)
+            moved |= left  # what one of them started before it was moved itself is found in the next round
 
 
 def _forget() -> None:

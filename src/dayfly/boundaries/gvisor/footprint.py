@@ -10,6 +10,7 @@ import errno
 import os
 import signal
 import threading
+from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 
 from dayfly.boundaries import forks
@@ -38,6 +39,7 @@ class Footprint:
         self.sentry: Held | None = None
         self.stderr = Stderr()
         self._family: dict[int, int] = {}  # runsc's own children: pid and start
+        self._gofer: dict[int, int] = {}  # of them, all but the sentry
         self._guests = -1  # the user namespace in which guest code runs, where no cgroup lists its processes
         self._clearing = threading.RLock()
         self._owner = os.getpid()
@@ -56,9 +58,16 @@ class Footprint:
         if held is None:
             return False
         self.sentry = held
+        self._gofer = {pid: began for pid, began in self._family.items() if pid != sentry}
         if self.cgroup is None:
             self._guests = _hold_namespace(sentry)
         return True
+
+    def move_gofer(self, target: Iterable[int]) -> None:
+        """Bind the sentry's sibling, which serves files and runs no guest code, to these CPUs. Raises ``OSError``."""
+        for pid, started in self._gofer.items():
+            if start_ticks(pid) == started:
+                cpus.move(pid, target)
 
     def strike(self) -> None:
         """SIGKILL everything, now, without waiting. Idempotent; any thread; needs nothing that may be used up."""
