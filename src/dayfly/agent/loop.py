@@ -160,7 +160,7 @@ class Loop:
         if not self._timers or self._held_since is not None:
             return 0 if self._soon else -1
         now = time.monotonic()
-        due = [timer for timer in self._timers if timer.due <= now]
+        due = sorted((timer for timer in self._timers if timer.due <= now), key=lambda timer: timer.due)
         for timer in due:
             self._timers.remove(timer)
             callback = timer.callback
