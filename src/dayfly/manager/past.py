@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any, Self, TypeVar, cast
 
 from dayfly.boundaries.base import CellEnd
 from dayfly.errors import SandboxEnded
@@ -14,6 +14,8 @@ from dayfly.sandbox import Life
 from dayfly.spec import EndReason, LimitReport, Usage
 
 __all__ = ["PastLife"]
+
+T = TypeVar("T", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +28,14 @@ class PastLife:
     languages: Sequence[str]
     end: CellEnd
     used: Usage
-    explained: Mapping[str, Any]
+    version: str | None
 
     @classmethod
     def of(cls, life: Life, end: CellEnd) -> Self:
         """Of one that has just ended."""
         limits, languages = _shared((*life.limits,)), _shared((*life.languages,))
-        explained = {name: value for name, value in life.explain().items() if name in ("boundary", "runsc")}
-        return cls(life.id, life.policy, limits, languages, end, life.usage(), explained)
+        version = (life.explain().get("runsc") or {}).get("version")
+        return cls(life.id, _shared(life.policy), limits, languages, end, life.usage(), version)
 
     @property
     def end_reason(self) -> EndReason:
@@ -51,7 +53,8 @@ class PastLife:
         return self.used
 
     def explain(self) -> Mapping[str, Any]:
-        return self.explained
+        """What there is to say of it still."""
+        return {"boundary": self.policy.boundary, "runsc": {"version": self.version}}
 
     async def ended(self) -> CellEnd:
         return self.end
@@ -69,7 +72,11 @@ class PastLife:
         raise SandboxEnded(self.end.reason.value, self.end.detail)
 
 
+def _shared(value: T) -> T:
+    """The same object for equal ones: most sandboxes of a server have the same policy and limits."""
+    return cast(T, _first(value))
+
+
 @lru_cache(maxsize=64)
-def _shared(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The same object for equal values: most sandboxes of a server have the same limits."""
-    return values
+def _first(value: Hashable) -> Hashable:
+    return value
