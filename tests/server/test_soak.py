@@ -103,7 +103,7 @@ def settled(client: httpx.Client, look: Callable[[], Remains], most: Remains | N
     ("warm", "lives", "at_a_time"),
     [
         pytest.param(16, 60, 8, id="short"),
-        pytest.param(300, 2000, 16, id="long", marks=[pytest.mark.soak, pytest.mark.timeout(7200)]),
+        pytest.param(500, 2000, 16, id="long", marks=[pytest.mark.soak, pytest.mark.timeout(7200)]),
     ],
 )
 def test_after_many_sandboxes_a_server_holds_what_it_held_before(
