@@ -20,7 +20,7 @@ from dayfly.manager import Admission, Allowance, Capacity, Manager, Template, Te
 from dayfly.policy import Policy
 from dayfly.server import Configuration, Keys, Listener, Services, create_app, serve
 
-TINY = {"image": "python", "limits": {"memory": "256MiB"}}
+TINY: dict[str, Any] = {"image": "python", "limits": {"memory": "256MiB"}}
 """A policy as a client writes it."""
 
 SPARE = Template("spare", Policy(image="python"), spares=0)
