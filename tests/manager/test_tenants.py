@@ -25,7 +25,7 @@ from dayfly.limits import GIB, Limits
 from dayfly.manager import Allowance, Capacity, Template
 from dayfly.manager.registry import KEPT_SECONDS
 from dayfly.manager.tenants import LOOK_SECONDS
-from dayfly.policy import Policy
+from dayfly.policy import Policy, parse_policy
 from dayfly.spec import EndReason
 from tests.manager.house import House, house
 
@@ -78,6 +78,12 @@ async def test_what_is_remembered_of_an_ended_one_is_small_and_says_so(home: Hou
     assert life() is None, "what a live one needs is gone"
     assert (mine.env, mine.life.limits, mine.life.languages) == ({}, limits, languages)
     assert (mine.id, mine.state, mine.end_reason) == (mine.life.id, "ended", EndReason.STOPPED)
+    other = await home.tenants.create("anna", parse_policy({}))
+    assert other.life.policy is not mine.life.policy
+    await other.life.close()
+    await asyncio.sleep(0.1)
+    assert other.life.policy is mine.life.policy, "equal ones are kept once"
+    assert mine.life.explain()["boundary"] == "gvisor"
     await mine.life.close()
     assert (await mine.life.kill(EndReason.CRASHED, "")).reason == (await mine.life.ended()).reason == "stopped"
     with pytest.raises(SandboxEnded, match="stopped"):

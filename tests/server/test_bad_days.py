@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -78,29 +79,41 @@ def until_it_is_noticed(client: httpx.Client, path: str) -> int:
 # --- a full disk ------------------------------------------------------------------------------------------------------
 
 
+@dataclass
+class Small:
+    """A server on a disk of its own, and who calls it. ``there`` runs something where the server runs."""
+
+    process: subprocess.Popen[str]
+    client: httpx.Client
+    disk: Path
+    log: Path
+    environment: dict[str, str]
+
+    def there(self, *command: str) -> subprocess.CompletedProcess[str]:
+        within = ["nsenter", f"--mount=/proc/{self.process.pid}/ns/mnt", *command]
+        return subprocess.run(within, env=self.environment, capture_output=True, text=True, check=True)
+
+    def kinds(self, path: str) -> list[str]:
+        """What the journal has of a sandbox, in order."""
+        shown = self.there(*DAYFLY, "journal", "show", path.rpartition("/")[2], "--json").stdout
+        return [json.loads(line)["kind"] for line in shown.splitlines()]
+
+
 @contextmanager
-def on_a_small_disk() -> Iterator[tuple[httpx.Client, Path, list[str], dict[str, str]]]:
-    """A client, its server's disk, and how to run something where the server runs."""
+def on_a_small_disk() -> Iterator[Small]:
     image("python")
     shared = default_paths()
-    with short_directory() as data, (data.parent / f"{data.name}.log").open("w") as log:
+    with short_directory() as data, short_directory() as aside, (aside / "log").open("w") as log:
         environment = {**os.environ, "DAYFLY_DATA": str(data)}
         within = ["unshare", "--mount", "--propagation", "private", "sh", "-c", SMALL_DISK, "sh", str(data)]
         within += [str(shared.bin), str(shared.images)]
-        try:
-            with serving(environment, errors=log, within=within) as (process, url):
-                there = ["nsenter", f"--mount=/proc/{process.pid}/ns/mnt"]
-                made = subprocess.run(
-                    [*there, *DAYFLY, "keys", "create", "team"],
-                    env=environment,
-                    capture_output=True,
-                    text=True,
-                    check=True,
-                )
-                with httpx.Client(base_url=url, headers=with_key(made.stdout), timeout=60) as client:
-                    yield client, Path(f"/proc/{process.pid}/root{data}"), there, environment
-        finally:
-            Path(log.name).unlink()
+        with (
+            serving(environment, errors=log, within=within) as (process, url),
+            httpx.Client(base_url=url, timeout=60) as client,
+        ):
+            small = Small(process, client, Path(f"/proc/{process.pid}/root{data}"), Path(log.name), environment)
+            client.headers.update(with_key(small.there(*DAYFLY, "keys", "create", "team").stdout))
+            yield small
 
 
 def fill(disk: Path) -> Path:
@@ -115,18 +128,12 @@ def fill(disk: Path) -> Path:
     return filler
 
 
-def kinds(there: list[str], environment: dict[str, str], path: str) -> list[str]:
-    """What the journal has of a sandbox, in order."""
-    command = [*there, *DAYFLY, "journal", "show", path.rpartition("/")[2], "--json"]
-    shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-    return [json.loads(line)["kind"] for line in shown.splitlines()]
-
-
 def test_a_full_disk_stops_what_would_begin_and_loses_nothing_that_has_happened() -> None:
-    with on_a_small_disk() as (client, disk, there, environment):
+    with on_a_small_disk() as small:
+        client = small.client
         path, other = opened(client), opened(client)
         assert run(client, path, "kept = 'kept'").status_code == 200
-        filler = fill(disk)
+        filler = fill(small.disk)
         before = until_it_is_noticed(client, path)
         assert code_of(client.post("/v1/sandboxes", json={"policy": TINY})) == (503, "journal_unwritable")
         assert code_of(client.post(f"{path}/token", json={"seconds": 9})) == (503, "journal_unwritable")
@@ -138,15 +145,24 @@ def test_a_full_disk_stops_what_would_begin_and_loses_nothing_that_has_happened(
         assert "kept" in run(client, path, "print(kept)").json()["stdout"]
         assert client.delete(opened(client)).status_code == 200
         begun = ["execution.started", "execution.ended"] * (1 + before + 2)
-        assert kinds(there, environment, path) == ["sandbox.opened", *begun]
-        assert kinds(there, environment, other) == ["sandbox.opened", "sandbox.ended"]
-        assert (
-            subprocess.run([*there, *DAYFLY, "journal", "verify"], env=environment, capture_output=True).returncode == 0
-        )
+        assert small.kinds(path) == ["sandbox.opened", *begun]
+        assert small.kinds(other) == ["sandbox.opened", "sandbox.ended"]
+        assert small.there(*DAYFLY, "journal", "verify").returncode == 0
+
+
+def test_a_server_that_stops_while_the_disk_is_full_says_how_much_it_could_not_write() -> None:
+    with on_a_small_disk() as small:
+        path = opened(small.client)
+        fill(small.disk)
+        until_it_is_noticed(small.client, path)
+        small.process.terminate()
+        assert small.process.wait(60) != 0
+        assert "journal entries could not be written" in small.log.read_text()
 
 
 def test_a_sandbox_that_fills_the_disk_is_told_so_and_what_it_held_comes_back() -> None:
-    with on_a_small_disk() as (client, _, _, _):
+    with on_a_small_disk() as small:
+        client = small.client
         path, greedy = opened(client), opened(client)
         assert run(client, path, "kept = 'kept'").status_code == 200
         done = run(client, greedy, "with open('big', 'wb') as file:\n    while True: file.write(bytes(1 << 20))").json()

@@ -25,6 +25,9 @@ CALM_TRIES = 50
 BODY = {"code": "import os\nprint(sum(range(1000)))\nopen('kept', 'w').write('x' * 10_000)", "timeout": 30}
 
 
+PATIENT = {**TINY, "limits": {**TINY["limits"], "lifetime_seconds": 14_400, "idle_seconds": 14_400}}
+
+
 async def one_life(client: httpx.AsyncClient, number: int) -> str:
     """Made, used, and ended in one of the ways that there are."""
     made = await client.post("/v1/sandboxes", json={"policy": TINY, "env": {"NUMBER": str(number)}})
@@ -103,7 +106,7 @@ def settled(client: httpx.Client, look: Callable[[], Remains], most: Remains | N
     ("warm", "lives", "at_a_time"),
     [
         pytest.param(16, 60, 8, id="short"),
-        pytest.param(300, 2000, 16, id="long", marks=[pytest.mark.soak, pytest.mark.timeout(7200)]),
+        pytest.param(500, 2000, 16, id="long", marks=[pytest.mark.soak, pytest.mark.timeout(7200)]),
     ],
 )
 def test_after_many_sandboxes_a_server_holds_what_it_held_before(
@@ -118,7 +121,7 @@ def test_after_many_sandboxes_a_server_holds_what_it_held_before(
         serving(environment, errors=log) as (process, url),
         httpx.Client(base_url=url, headers=with_key(key), timeout=60) as client,
     ):
-        resident = client.post("/v1/sandboxes", json={"policy": TINY}).json()["id"]  # lives through all of it
+        resident = client.post("/v1/sandboxes", json={"policy": PATIENT}).json()["id"]  # lives through all of it
         path = f"/v1/sandboxes/{resident}"
         client.post(f"{path}/executions", json={"code": "kept = 42"})
         ids = asyncio.run(many_lives(url, key, warm, at_a_time))

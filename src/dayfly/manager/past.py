@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from dayfly.boundaries.base import CellEnd
 from dayfly.errors import SandboxEnded
@@ -15,6 +15,8 @@ from dayfly.sandbox import Life
 from dayfly.spec import EndReason, LimitReport, Usage
 
 __all__ = ["PastLife"]
+
+T = TypeVar("T", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class PastLife:
     languages: Sequence[str]
     end: CellEnd
     used: Usage
-    explained: Mapping[str, Any]
+    version: str | None
 
     @classmethod
     def of(cls, life: Life | Paused | PastLife, end: CellEnd) -> PastLife:
@@ -36,9 +38,10 @@ class PastLife:
             return life
         limits, languages = _shared((*life.limits,)), _shared((*life.languages,))
         if isinstance(life, Paused):
-            return cls(life.id, life.policy, limits, languages, end, Usage(cpu_seconds=life.cpu_seconds), {})
-        explained = {name: value for name, value in life.explain().items() if name in ("boundary", "runsc")}
-        return cls(life.id, life.policy, limits, languages, end, life.usage(), explained)
+            used, version = Usage(cpu_seconds=life.cpu_seconds), None
+        else:
+            used, version = life.usage(), (life.explain().get("runsc") or {}).get("version")
+        return cls(life.id, _shared(life.policy), limits, languages, end, used, version)
 
     @property
     def end_reason(self) -> EndReason:
@@ -56,7 +59,8 @@ class PastLife:
         return self.used
 
     def explain(self) -> Mapping[str, Any]:
-        return self.explained
+        """What there is to say of it still."""
+        return {"boundary": self.policy.boundary, "runsc": {"version": self.version}}
 
     async def ended(self) -> CellEnd:
         return self.end
@@ -74,7 +78,11 @@ class PastLife:
         raise SandboxEnded(self.end.reason.value, self.end.detail)
 
 
+def _shared(value: T) -> T:
+    """The same object for equal ones: most sandboxes of a server have the same policy and limits."""
+    return cast(T, _first(value))
+
+
 @lru_cache(maxsize=64)
-def _shared(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The same object for equal values: most sandboxes of a server have the same limits."""
-    return values
+def _first(value: Hashable) -> Hashable:
+    return value

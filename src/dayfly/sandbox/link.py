@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dayfly.boundaries.base import CellStream
+from dayfly.sandbox.turns import BULK, turns
 from dayfly.wire import operations
 from dayfly.wire.bookmark import Bookmark
 from dayfly.wire.connection import HOST, PROTOCOL, Connection, Received
@@ -358,6 +359,8 @@ class Link:
         try:
             while data := await self._stream.read(READ_SIZE):
                 self._heard = asyncio.get_running_loop().time()
+                if len(data) >= BULK:
+                    await turns().next()
                 for received in self._connection.receive(data):
                     self._dispatch(received)
                 self._wake_senders()  # acknowledgements make room too
