@@ -51,8 +51,9 @@ NOTES = """
 - A trivial execution crosses four processes: the caller's, dayfly's loop, the agent, the kernel, and back. Inside gVisor on this machine a system call
   takes 6 to 16 us, reading the clock 10 us, and waking a process that sleeps some 100 us.
 - An idle gVisor uses 2 to 4 % of a core by itself. A sandbox that nobody has used yet, and one in which nothing goes on, is frozen 3 s after its last call.
-- A neighbour's callers run on the same machine, as those of a server need not; they only take in what comes. Beside 16 that want all they can get, a sandbox on two CPUs waits for
-  the host's scheduler, which serves equals one after the other, more than for the server: that deals with what comes in bulk one stream at a time.
+- A neighbour's callers run on the same machine, as those of a server need not; they only take in what comes. On two CPUs beside 16 that want all they can get
+  it waits for the machine more than for the server, which deals with what comes in bulk one stream at a time. Tried without gain: ten times the CPU weight
+  for its cgroup, a higher priority for the server.
 - Wanted of warm claims to the first result: 5 ms (the median), 15 ms over HTTP, 50 ms for nine of ten that come at once. The next spare comes 0.1 s after a
   claim at the earliest, so that it does not slow down who has just claimed one; that pause is in its figure.
 """
