@@ -217,7 +217,10 @@ async def test_an_interrupt_as_guarded_code_ends_hits_this_run_and_not_the_next(
 async def test_listeners_of_the_code_hear_no_signal_of_the_kernels_own(room: Room) -> None:
     await js(room, "process.on('SIGINT', () => console.log('heard'))", context="listening")
     stopped = await room.interrupt(
-        "console.log('go'); await new Promise(() => {})", "javascript", context="listening", grace=5.0
+        "setTimeout(() => console.log('go'), 50); await new Promise(() => {})",
+        "javascript",
+        context="listening",
+        grace=5.0,
     )
     assert stopped.fields["state_survived"], stopped
     done = await js(
