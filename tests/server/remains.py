@@ -16,7 +16,8 @@ CELL_DIGITS = 16
 
 @dataclass(frozen=True)
 class Remains:
-    """Counts of what can leak. ``resident`` is the server's memory in bytes, which may move a little."""
+    """Counts of what can leak. ``resident`` is the server's memory in bytes, which may move a little; ``threads`` may become
+    more up to what asyncio's pool may have, which grows as it is needed."""
 
     processes: int
     descriptors: int
@@ -43,7 +44,7 @@ class Remains:
     @property
     def counts(self) -> dict[str, int]:
         """All that must be the same again."""
-        return {name: value for name, value in vars(self).items() if name != "resident"}
+        return {name: value for name, value in vars(self).items() if name not in ("resident", "threads")}
 
 
 def _command_lines() -> Iterable[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -73,6 +74,9 @@ async def left(client: httpx.AsyncClient, path: str) -> None:
     await deleted(client, path)
 
 
+POOL = min(32, (os.cpu_count() or 1) + 4)
+"""Threads of asyncio's pool at most (concurrent.futures.ThreadPoolExecutor)."""
+
 ENDS = (deleted, quarantined, deleted_in_a_run, left)
 
 
@@ -130,6 +134,7 @@ def test_after_many_sandboxes_a_server_holds_what_it_held_before(
         after = settled(client, lambda: Remains.of(process.pid, data, [resident, *ids]), before)
         print(f"{lives} lives: {before} -> {after}")
         assert {name: count for name, count in after.counts.items() if count > before.counts[name]} == {}
+        assert after.threads <= before.threads + POOL
         assert after.resident < before.resident * GROWTH
         asked = client.post(f"{path}/executions", json={"code": "kept"}).json()
         assert asked["results"][0]["data"]["text/plain"] == "42"
