@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from dayfly.errors import (
     AdmissionRefused,
@@ -29,12 +27,6 @@ from dayfly.manager.tenants import LOOK_SECONDS
 from dayfly.policy import Policy
 from dayfly.spec import EndReason
 from tests.manager.house import House, house
-
-
-@pytest_asyncio.fixture
-async def home(tmp_path: Path) -> AsyncIterator[House]:
-    async with house(tmp_path) as made:
-        yield made
 
 
 async def a_paused_one(home: House, **policy: Any) -> Registration:
@@ -257,6 +249,21 @@ async def test_only_a_few_copies_are_in_memory_at_a_time(home: House, monkeypatc
     assert 1 < max(seen) <= AT_ONCE
 
 
+async def test_one_that_ends_while_it_is_resumed_is_still_paused(home: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = await a_paused_one(home)
+
+    async def die(*_: object) -> None:
+        raise SandboxEnded("memory_limit")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(home.boundary, "restore", die)
+        with pytest.raises(SandboxEnded, match="memory_limit"):
+            await home.tenants.resume(mine)
+    assert (mine.state, len(kept(home))) == ("paused", 1)
+    await home.tenants.resume(mine)
+    assert mine.state == "ready"
+
+
 async def test_a_damaged_one_stays_until_somebody_ends_it(home: House) -> None:
     mine = await a_paused_one(home)
     (file,) = home.shelf.rglob("*.sealed")
@@ -312,6 +319,19 @@ async def test_it_is_kept_for_so_long_and_no_longer(home: House) -> None:
     home.wall += 1
     await asyncio.sleep(LOOK_SECONDS + 1)
     assert (mine.state, mine.end_reason, kept(home)) == ("ended", EndReason.EVICTED, [])
+
+
+async def test_who_comes_back_too_late_is_told_so_before_the_next_look(home: House) -> None:
+    mine, _ = await home.tenants.get_or_create("anna", "c", Policy())
+    await home.tenants.pause(mine, 1000)
+    home.wall += 1000
+    other, made = await home.tenants.get_or_create("anna", "c", Policy())
+    assert (made, mine.end_reason, kept(home)) == (True, EndReason.EVICTED, [])
+    await home.manager.pause(other.id, seconds=10)
+    home.wall += 10
+    with pytest.raises(SandboxEnded, match="evicted"):
+        await home.manager.resume(other.id)
+    assert not kept(home)
 
 
 async def test_a_spent_budget_keeps_it_paused(home: House) -> None:

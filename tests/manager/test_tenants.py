@@ -6,11 +6,9 @@ import asyncio
 import gc
 import hashlib
 import weakref
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from dayfly.errors import (
     AdmissionRefused,
@@ -28,13 +26,6 @@ from dayfly.manager.tenants import LOOK_SECONDS
 from dayfly.policy import Policy, parse_policy
 from dayfly.spec import EndReason
 from tests.manager.house import House, house
-
-
-@pytest_asyncio.fixture
-async def home(tmp_path: Path) -> AsyncIterator[House]:
-    async with house(tmp_path) as made:
-        yield made
-
 
 # --- whose is which ---------------------------------------------------------------------------------------------------
 

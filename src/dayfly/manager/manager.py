@@ -166,8 +166,8 @@ class Manager:
 
     async def resume(self, sandbox: str) -> RecordedLife:
         """Go on with a paused one, by its id. Raises ``InputError``, ``SnapshotMismatch`` where it cannot go on any more,
-        and what ``open`` raises; it stays paused then."""
-        paused = self.pauses.find(sandbox)
+        and what ``open`` raises; it stays paused then. ``SandboxEnded`` if it was paused for too long."""
+        paused = await self.pauses.find(sandbox)
 
         def begin(boundary: Boundary, spec: SandboxSpec) -> Awaitable[RecordedLife]:
             was = _as_it_was(spec, paused)

@@ -23,7 +23,7 @@ from dayfly.manager.shelf import Shelf
 from dayfly.sandbox import Suspended
 from dayfly.spec import EndReason
 
-__all__ = ["AT_ONCE", "Pauses", "whole"]
+__all__ = ["AT_ONCE", "KEPT_TOO_LONG", "Pauses", "whole"]
 
 T = TypeVar("T")
 
@@ -32,6 +32,8 @@ AT_ONCE = 4
 
 FORKS_AT_ONCE = 2
 """Fewer: one may wait for the machine to have room, and must not keep all others from their turns."""
+
+KEPT_TOO_LONG = "it was paused for as long as it may be"
 
 _IMAGE = "snapshot"
 
@@ -65,15 +67,13 @@ class Pauses:
         """By id."""
         return self._all
 
-    @property
-    def expired(self) -> Sequence[Paused]:
-        now = self._now()
-        return [one for one in self._all.values() if one.expires <= now]
-
-    def find(self, sandbox: str) -> Paused:
-        """Raises ``InputError``."""
+    async def find(self, sandbox: str) -> Paused:
+        """Raises ``InputError`` if it is not paused, and ``SandboxEnded`` if it was for as long as it may be: then it is gone."""
         if sandbox not in self._all:
             raise InputError("that sandbox is not paused", remedy="pause it first")
+        if self._all[sandbox].expires <= self._now():
+            await self.discard(sandbox)
+            raise SandboxEnded(EndReason.EVICTED.value, KEPT_TOO_LONG)
         return self._all[sandbox]
 
     async def load(self) -> None:
@@ -234,8 +234,7 @@ async def whole(work: Coroutine[Any, Any, T], undo: Callable[[T], Awaitable[obje
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait({task})
-        if (
-            not task.cancelled() and task.exception() is None and undo is not None
-        ):  # nobody is there to hear of a failure
+        failed = task.cancelled() or task.exception() is not None  # asked, so that it counts as heard of
+        if undo is not None and not failed:
             await undo(task.result())
         raise

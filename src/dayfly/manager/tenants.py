@@ -20,7 +20,7 @@ from dayfly.manager.ledger import ENDED, OPENED, PAUSED, RESUMED, SERVER_CHAIN, 
 from dayfly.manager.manager import Manager
 from dayfly.manager.mistakes import telling
 from dayfly.manager.paused import Owner, Paused
-from dayfly.manager.pauses import AT_ONCE, whole
+from dayfly.manager.pauses import AT_ONCE, KEPT_TOO_LONG, whole
 from dayfly.manager.recorded import RecordedLife
 from dayfly.manager.registry import Registration, Registry
 from dayfly.manager.requests import Requests
@@ -269,8 +269,7 @@ class Tenants:
             if registration.end_reason is not None:
                 return
             if isinstance(held, Paused):
-                await self._manager.discard(held.id)
-                self._ended(registration, CellEnd(reason, detail))
+                await self._end_paused(registration, CellEnd(reason, detail))
             elif reason is EndReason.STOPPED:
                 await held.close()
             else:
@@ -334,12 +333,19 @@ class Tenants:
                 with self._admitting(registration.tenant):
                     life = await self._manager.resume(registration.id)
             except (SnapshotMismatch, ImageNotFound) as error:
-                await self._manager.discard(registration.id)
-                self._ended(registration, CellEnd(EndReason.SNAPSHOT_MISMATCH, error.message))
+                await self._end_paused(registration, CellEnd(EndReason.SNAPSHOT_MISMATCH, error.message))
                 raise SandboxEnded(EndReason.SNAPSHOT_MISMATCH.value, error.message) from error
+            except SandboxEnded as ended:
+                if registration.id not in self._manager.paused:  # it was paused for too long; else it still is
+                    self._ended(registration, CellEnd(EndReason(ended.reason), ended.detail))
+                raise
             registration.held = life
             self._follow(registration, life, paused.runs)
             self._note(registration, RESUMED, renewal(life))
+
+    async def _end_paused(self, registration: Registration, end: CellEnd) -> None:
+        await self._manager.discard(registration.id)
+        self._ended(registration, end)
 
     async def fork(self, registration: Registration, count: int = 1) -> Sequence[Registration]:
         """So many that go on from where it is now, each a sandbox of its own without a conversation; it goes on too.
@@ -407,7 +413,7 @@ class Tenants:
             for one in self._registry.paused():
                 if one.expires <= self._now():
                     with suppress(DayflyError):  # tried again at the next look
-                        await self.end(one, EndReason.EVICTED, "it was paused for as long as it may be")
+                        await self.end(one, EndReason.EVICTED, KEPT_TOO_LONG)
 
     def _overspent(self) -> Sequence[Registration]:
         """Live sandboxes of tenants whose budget is spent."""
