@@ -77,13 +77,15 @@ class House:
         self.journal = Journal(self.journal_path, SIGNER)
         admission = Admission(capacity or Capacity(100, 100 * GIB, 100, 0), self.allowance_of, free_memory=lambda: GIB)
         self.memory = GIB
+        self.agent = path / "agent"
+        self.agent.touch()
         self.scratch = path / "memory"
         self.scratch.mkdir(exist_ok=True)
         self.shelf = path / "shelf"
         self.manager = Manager(
             {"gvisor": self.boundary},
             Images(),
-            lambda image: Path("/nonexistent"),
+            lambda image: self.agent,
             admission=admission,
             shelf=Shelf(self.shelf, lasting=records is not None, scratch=self.scratch, free_memory=lambda: self.memory),
             records=records,

@@ -249,6 +249,15 @@ async def test_only_a_few_copies_are_in_memory_at_a_time(home: House, monkeypatc
     assert 1 < max(seen) <= AT_ONCE
 
 
+async def test_one_whose_agent_is_gone_cannot_go_on_and_says_so(home: House) -> None:
+    mine = await a_paused_one(home)
+    home.agent.unlink()
+    other, made = await home.tenants.get_or_create("anna", "c", Policy())
+    assert (made, mine.end_reason) == (True, EndReason.SNAPSHOT_MISMATCH)
+    assert mine.end_detail == "the snapshot is of another agent"
+    assert other.state == "ready"
+
+
 async def test_one_that_ends_while_it_is_resumed_is_still_paused(home: House, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = await a_paused_one(home)
 

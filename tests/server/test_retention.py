@@ -10,7 +10,8 @@ from typing import Any, cast
 
 from dayfly.errors import HostError
 from dayfly.journal import Journal, Reader, Signer
-from dayfly.server.retention import DAY, retire_daily
+from dayfly.manager.budget import DAY
+from dayfly.server.retention import retire_daily
 from dayfly.testing.clock import HeldClockLoop
 from tests.server.house import House
 

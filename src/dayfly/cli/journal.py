@@ -126,8 +126,10 @@ def retire(
     config: ConfigFile = None,
 ) -> int:
     """Remove old entries behind signed beginnings, so that the rest still verifies."""
+    from dayfly.manager.budget import DAY
+
     with _writer(_places(config)) as writer:
-        count = writer.retire(int((time.time() - days * 86400) * 1e9)).result()
+        count = writer.retire(int((time.time() - days * DAY) * 1e9)).result()
     note(f"removed {count} entries older than {days:g} days")
     return Ending.OK
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dayfly.boundaries.base import Boundary
-from dayfly.errors import HostError, InputError, NoSuchSandbox, PolicyError, SandboxEnded
+from dayfly.errors import HostError, InputError, NoSuchSandbox, PolicyError, SandboxEnded, SnapshotMismatch
 from dayfly.limits import LONGEST_PAUSE
 from dayfly.manager.admission import Admission, Share
 from dayfly.manager.leased import clear_abandoned
@@ -168,6 +168,8 @@ class Manager:
         """Go on with a paused one, by its id. Raises ``InputError``, ``SnapshotMismatch`` where it cannot go on any more,
         and what ``open`` raises; it stays paused then. ``SandboxEnded`` if it was paused for too long."""
         paused = await self.pauses.find(sandbox)
+        if not await asyncio.to_thread(paused.agent.exists):
+            raise SnapshotMismatch(("agent",))
 
         def begin(boundary: Boundary, spec: SandboxSpec) -> Awaitable[RecordedLife]:
             was = _as_it_was(spec, paused)

@@ -9,11 +9,9 @@ from contextlib import suppress
 
 from dayfly.errors import HostError
 from dayfly.journal import Journal
+from dayfly.manager.budget import DAY
 
-__all__ = ["DAY", "retire_daily"]
-
-DAY = 86400.0
-"""Seconds."""
+__all__ = ["retire_daily"]
 
 
 async def retire_daily(journal: Journal, days: float, now: Callable[[], float] = time.time) -> None:

@@ -87,8 +87,9 @@ class Lines:
 
     async def end(self) -> None:
         """No more lines."""
-        await self._begin()
-        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+        async with self._busy:  # the beginning may be on its way
+            await self._begin()
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _put(self, line: bytes) -> None:
         await self._begin()
