@@ -34,8 +34,14 @@ __all__ = ["environment"]
 NDJSON = {"accept": "application/x-ndjson"}
 BUSY = "print('begun', flush=True)\nwhile True: pass"
 
-SMALL_DISK = 'mount -t tmpfs -o size=24m,mode=0755 small "$1" && ln -s "$2" "$3" "$1" && shift 3 && exec "$@"'
+SMALL_DISK = (
+    'mount -t tmpfs -o size=24m,mode=0755 small "$1" && ln -s "$2" "$3" "$1" && shift 3'
+    ' && exec setpriv --inh-caps=-all --ambient-caps=-all "$@"'
+)
 """A shell's words, in a mount namespace of its own: a data directory in 24 MiB of memory, which end with the server."""
+
+AS_USER = [] if os.geteuid() == 0 else ["--user", "--map-current-user", "--keep-caps"]
+"""What lets somebody else than root mount it, in a user namespace; the server has nothing of these rights."""
 
 
 def opened(client: httpx.Client, **more: Any) -> str:
@@ -90,7 +96,9 @@ class Small:
     environment: dict[str, str]
 
     def there(self, *command: str) -> subprocess.CompletedProcess[str]:
-        within = ["nsenter", f"--mount=/proc/{self.process.pid}/ns/mnt", *command]
+        spaces = f"/proc/{self.process.pid}/ns"
+        user = [f"--user={spaces}/user", "--preserve-credentials"] if AS_USER else []
+        within = ["nsenter", *user, f"--mount={spaces}/mnt", *command]
         return subprocess.run(within, env=self.environment, capture_output=True, text=True, check=True)
 
     def kinds(self, path: str) -> list[str]:
@@ -105,7 +113,7 @@ def on_a_small_disk() -> Iterator[Small]:
     shared = default_paths()
     with short_directory() as data, short_directory() as aside, (aside / "log").open("w") as log:
         environment = {**os.environ, "DAYFLY_DATA": str(data)}
-        within = ["unshare", "--mount", "--propagation", "private", "sh", "-c", SMALL_DISK, "sh", str(data)]
+        within = ["unshare", *AS_USER, "--mount", "--propagation", "private", "sh", "-c", SMALL_DISK, "sh", str(data)]
         within += [str(shared.bin), str(shared.images)]
         with (
             serving(environment, errors=log, within=within) as (process, url),
