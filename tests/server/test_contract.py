@@ -32,12 +32,16 @@ SECONDS = 60.0
 
 @pytest.fixture
 def living(server: House) -> Iterator[tuple[str, dict[str, str]]]:
-    """A sandbox of a tenant that may have no other, and what its calls must carry."""
+    """A sandbox of a tenant that may have no other, and what its calls must carry.
+
+    Its calls open contexts and start processes: those need some 230 MB, and a sandbox with no more ends of it.
+    """
     client = server.client("poor", "admin")
-    policy = {**TINY, "limits": {"memory": "256MiB", "run_seconds": 1}}
+    policy = {**TINY, "limits": {"memory": "1GiB", "run_seconds": 1}}
     sandbox = client.post("/v1/sandboxes", json={"policy": policy}).json()["id"]
     yield sandbox, {"authorization": client.headers["authorization"]}
-    assert client.get(f"/v1/sandboxes/{sandbox}").json()["state"] == "ready", "nothing of all this has harmed it"
+    last = client.get(f"/v1/sandboxes/{sandbox}").json()
+    assert last["state"] == "ready", f"nothing of all this may harm it: {last}"
     client.delete(f"/v1/sandboxes/{sandbox}")
 
 
