@@ -150,6 +150,12 @@ def test_it_is_extended_within_its_policys_ceiling(client: httpx.Client, sandbox
     assert client.post(f"{sandbox}/extend", json={"seconds": 10 * 86400}).json()["error"]["code"] == "input_error"
 
 
+@pytest.mark.parametrize("seconds", ["60", True, None])
+def test_what_is_no_number_is_not_taken_for_one(client: httpx.Client, sandbox: str, seconds: object) -> None:
+    assert client.post(f"{sandbox}/extend", json={"seconds": seconds}).json()["error"]["code"] == "input_error"
+    assert client.post(f"{sandbox}/extend", json={"seconds": 60}).status_code == 200
+
+
 def test_what_is_quarantined_is_gone_and_the_reason_kept(client: httpx.Client) -> None:
     path = f"/v1/sandboxes/{client.post('/v1/sandboxes', json={'policy': TINY}).json()['id']}"
     gone = client.post(f"{path}/quarantine", json={"reason": "it asked for the admin's password"}).json()

@@ -53,7 +53,9 @@ Cells = Annotated[int, Field(ge=1, le=65535)]
 
 
 class Body(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    """Strict: the text "5" is no number of seconds."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
 
 class OpeningBody(Body):
@@ -103,7 +105,7 @@ class ProcessBody(Body):
     argv: Argv
     env: Environment = {}
     cwd: PathText | None = None
-    pty: tuple[Cells, Cells] | None = None
+    pty: Annotated[tuple[Cells, Cells], Field(strict=False)] | None = None
     stdin: bool = False
     detached: bool = False
     timeout: Seconds | None = None
