@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dayfly.errors import HostError, InputError
+from dayfly.server import keys as keys_module
 from dayfly.server import state
 from dayfly.server.errors import NoSuchKey
 from dayfly.server.failures import BURST, INTERVAL, MAX_ADDRESSES, Failures
@@ -150,6 +151,30 @@ def test_a_token_ends_with_the_key_that_made_it_or_by_itself(file: Path) -> None
     assert [keys.check(secret) is not None for secret in (of_short, of_long, single)] == [False, True, False]
     keys.revoke(long.id)
     assert keys.check(of_long) is None
+
+
+def test_a_tenant_has_so_many_keys_and_the_oldest_that_is_over_makes_room(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keys_module, "MOST", {"key": 3, "token": 2})
+    clock = Clock()
+    keys = Keys(file, now=clock)
+    made = []
+    for _ in range(3):
+        made.append(keys.create("t", "n", ["run"])[0].id)
+        clock.now += 1
+    with pytest.raises(InputError, match="3 valid keys"):
+        keys.create("t", "n", ["run"])
+    keys.create("another", "n", ["run"])
+    for one in made[1:]:
+        keys.revoke(one)
+    last, _ = keys.create("t", "n", ["run"])
+    assert [one.id for one in keys.list("t")] == [made[0], made[2], last.id]
+    tokens = [keys.create_token("t", "box", 60, last.id)[0] for _ in range(2)]
+    with pytest.raises(InputError, match="2 valid tokens"):
+        keys.create_token("t", "box", 60, last.id)
+    keys.revoke(tokens[0].id)
+    assert keys.create_token("t", "box", 60, last.id)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import httpx
 import pytest
 
 from dayfly.policy import parse_policy
-from tests.server.house import TINY, House
+from tests.machine import gvisor_with, short_directory
+from tests.server.house import TINY, House, house
 
 
 def test_a_sandbox_is_described(client: httpx.Client, sandbox: str) -> None:
@@ -171,9 +172,22 @@ def test_variables_are_set_for_what_starts_from_now_on(client: httpx.Client, san
 
 def test_numbers_for_prometheus_have_no_ids_in_them(server: House, client: httpx.Client, sandbox: str) -> None:
     client.post(f"{sandbox}/executions", json={"code": "1/0"})
+    client.delete(f"/v1/sandboxes/{client.post('/v1/sandboxes', json={'policy': TINY}).json()['id']}")
     text = client.get("/metrics").text
     assert 'dayfly_sandboxes{state="ready",template=""}' in text
     assert 'dayfly_executions_total{outcome="error"}' in text
     assert 'dayfly_ends_total{reason="stopped"}' in text
     assert sandbox[-32:] not in text
     assert server.with_secret(None).get("/metrics").status_code == 200, "from loopback"
+
+
+def test_the_whole_servers_numbers_are_no_tenants_to_read() -> None:
+    with (
+        gvisor_with("") as boundary,
+        short_directory() as directory,
+        house(boundary, directory, behind_proxy=True) as behind,
+    ):
+        asked = [behind.with_secret(secret).get("/metrics").status_code for secret in (None, behind.key("t", "admin"))]
+        watcher = behind.client("operator", "metrics")
+        assert (asked, watcher.get("/metrics").status_code) == ([401, 403], 200)
+        assert watcher.get("/v1/sandboxes").status_code == 403, "and it may do nothing else"

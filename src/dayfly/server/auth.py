@@ -39,8 +39,9 @@ class Caller:
     sandbox: str | None
 
     def may(self, scope: str) -> bool:
-        """A scope includes those before it."""
-        return any(SCOPES.index(one) >= SCOPES.index(scope) for one in self.scopes)
+        """A scope includes those before it; one that is none of ``SCOPES`` stands for itself."""
+        including = SCOPES[SCOPES.index(scope) :] if scope in SCOPES else (scope,)
+        return not set(including).isdisjoint(self.scopes)
 
 
 def authenticate(connection: HTTPConnection, services: Services) -> Caller:

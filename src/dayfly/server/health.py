@@ -10,7 +10,7 @@ from fastapi.responses import Response
 
 from dayfly.server.answers import Answer
 from dayfly.server.auth import authenticate, check_may
-from dayfly.server.keys import ADMIN
+from dayfly.server.keys import METRICS
 from dayfly.server.logs import log
 from dayfly.server.services import HasServices
 
@@ -37,9 +37,9 @@ async def ready(services: HasServices) -> Answer:
 
 @routes.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 async def metrics(request: Request, services: HasServices) -> Response:
-    """Prometheus: for this machine itself, or an admin key where a proxy stands between."""
+    """Prometheus: for this machine itself, or a key with the scope `metrics`, where a proxy stands between too."""
     if services.configuration.behind_proxy or not _is_local(request):
-        check_may(authenticate(request, services), ADMIN, token=False)
+        check_may(authenticate(request, services), METRICS, token=False)
     return Response(services.metrics.render(services.tenants), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

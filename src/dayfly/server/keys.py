@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import re
 import secrets
+import sqlite3
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
@@ -22,12 +23,18 @@ from dayfly.names import checked_name
 from dayfly.server.errors import NoSuchKey
 from dayfly.server.state import open_state, reading, writing
 
-__all__ = ["ADMIN", "READ", "RUN", "SCOPES", "Key", "Keys"]
+__all__ = ["ADMIN", "METRICS", "READ", "RUN", "SCOPES", "Key", "Keys"]
 
 READ, RUN, ADMIN = "read", "run", "admin"
 
 SCOPES = (READ, RUN, ADMIN)
 """Each includes those before it."""
+
+METRICS = "metrics"
+"""To read the numbers of the whole server, which are no tenant's own: for ``dayfly keys`` only, and in no other scope."""
+
+MOST = {"key": 1_000, "token": 10_000}
+"""Secrets of a kind that a tenant may have: an administrator's loop must not fill the disk."""
 
 KEY, TOKEN = "key", "token"
 
@@ -147,11 +154,23 @@ class Keys:
         values = (*_row(key), _digest(secret))
         with writing(self._path) as connection:
             connection.execute(f"DELETE FROM secrets WHERE kind = '{TOKEN}' AND expires < ?", (now,))  # noqa: S608
+            _make_room(connection, kind, tenant, now)
             connection.execute(
                 f"INSERT INTO secrets ({_COLUMNS}, digest) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
                 values,
             )
         return key, f"df{kind[0]}_{key.id}_{secret}"
+
+
+def _make_room(connection: sqlite3.Connection, kind: str, tenant: str, now: float) -> None:
+    """The oldest one that is over goes where there are too many. Raises ``InputError`` where all are valid."""
+    mine = "SELECT {} FROM secrets WHERE kind = ? AND tenant = ?"
+    if connection.execute(mine.format("count(*)"), (kind, tenant)).fetchone()[0] < MOST[kind]:
+        return
+    over = f"{mine.format('id')} AND (revoked IS NOT NULL OR expires < ?) ORDER BY created LIMIT 1"
+    gone = connection.execute(f"DELETE FROM secrets WHERE id IN ({over})", (kind, tenant, now))  # noqa: S608 - constants
+    if not gone.rowcount:
+        raise InputError(f"this tenant has {MOST[kind]} valid {kind}s, and may have no more", remedy=f"revoke a {kind}")
 
 
 def _row(key: Key) -> tuple[Any, ...]:
@@ -174,9 +193,10 @@ def _digest(secret: str) -> bytes:
 
 def _scopes(scopes: Iterable[str]) -> tuple[str, ...]:
     wanted = set(scopes)
-    if not wanted or not wanted <= set(SCOPES):
-        raise InputError(f"not scopes of a key: {sorted(wanted)!a:.80}", remedy=f"there are {', '.join(SCOPES)}")
-    return tuple(scope for scope in SCOPES if scope in wanted)
+    known = (*SCOPES, METRICS)
+    if not wanted or not wanted <= set(known):
+        raise InputError(f"not scopes of a key: {sorted(wanted)!a:.80}", remedy=f"there are {', '.join(known)}")
+    return tuple(scope for scope in known if scope in wanted)
 
 
 def _seconds(value: float) -> float:
