@@ -299,7 +299,9 @@ async def test_a_terminal_has_a_size_that_can_change(inside: Host) -> None:
 
 
 async def test_a_terminal_is_the_controlling_one_and_control_c_interrupts(inside: Host) -> None:
-    call = await inside.shell("tty; echo up; exec sleep 300", pty=_size(24, 80))  # dash loses one while it starts another
+    call = await inside.shell(
+        "tty; echo up; exec sleep 300", pty=_size(24, 80)
+    )  # dash loses one while it starts another
     await call.output(b"up")
     assert b"/dev/pts/" in call.stdout
     await call.send(b"\x03")
