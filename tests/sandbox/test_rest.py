@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from dayfly.sandbox.life import BUSY_SECONDS
-from dayfly.sandbox.rest import FREEZE_SECONDS, MOST_SECONDS
+from dayfly.sandbox.rest import FREEZE_SECONDS, IDLE_SECONDS, MOST_SECONDS
 from dayfly.testing.scripted import Asked
 from tests.sandbox.living import DONE, living
 
@@ -31,9 +31,9 @@ async def test_one_in_which_nothing_goes_on_is_frozen_after_each_call() -> None:
         cell.agent.busy = False
         for _ in range(3):
             await life.execute("1")
-            await asyncio.sleep(FREEZE_SECONDS - 0.1)
+            await asyncio.sleep(IDLE_SECONDS / 2)
             assert not cell.frozen
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(IDLE_SECONDS)
             assert cell.frozen
 
 
@@ -54,7 +54,7 @@ async def test_while_one_call_is_under_way_the_end_of_another_freezes_nothing() 
 
     async with living(script, **LIMITS) as (life, cell):
         cell.agent.busy = False
-        slow = asyncio.ensure_future(life.execute(str(FREEZE_SECONDS + 1)))
+        slow = asyncio.ensure_future(life.execute("30"))
         assert (await life.execute("0")).ok
         await asyncio.sleep(SOON)
         assert not cell.frozen
@@ -74,11 +74,11 @@ async def test_a_call_while_the_agent_is_asked_comes_first() -> None:
     async with living(run, **LIMITS) as (life, cell):
         cell.agent.busy = None
         await life.execute("1")
-        await asyncio.sleep(SOON)  # it is being asked
+        await asyncio.sleep(2 * IDLE_SECONDS)  # it is being asked
         cell.agent.busy = False
         assert (await life.execute("1")).ok
         assert not cell.frozen
-        await asyncio.sleep(SOON)
+        await asyncio.sleep(2 * IDLE_SECONDS)
         assert cell.frozen
 
 
