@@ -223,7 +223,7 @@ async def test_a_spare_is_warmed_before_it_is_anybodys_and_frozen() -> None:
     opener = Opener(script)
     async with kept(opener, 1, preload=("json", "os.path")) as spares:
         await spares.full()
-        code = "if __import__('json'): pass\nif __import__('os.path'): pass\n"
+        code = "if __import__('json'): pass\nif __import__('os.path'): pass\n''"
         assert asked == [("execute", code, True), ("configure", None, None)]
         assert opener.cells[0].frozen
 

@@ -45,8 +45,12 @@ class Template:
 
 
 def preloading(modules: tuple[str, ...]) -> str:
-    """The code that a spare runs before it is anybody's; it shows nothing and leaves no name."""
-    return "".join(f"if __import__({module!r}): pass\n" for module in modules) or "pass"
+    """The code that a spare runs before it is anybody's, silently: it shows nothing, and leaves ``_`` as a notebook begins.
+
+    The value at its end is for what shows values: in a restored kernel all that is still to be mapped, and without it the
+    first run takes 8 ms instead of 3.
+    """
+    return "".join(f"if __import__({module!r}): pass\n" for module in modules) + "''"
 
 
 def fits(spare: Policy, wanted: Policy) -> bool:
