@@ -56,6 +56,8 @@ async def answer(asked: Asked) -> None:
     elif asked.op == "execute":
         if asked.params["code"] == "sleep":
             await asyncio.sleep(2)
+        if asked.params["code"] == "for ever":
+            await asyncio.Event().wait()
         if not asked.params.get("silent"):
             await asked.data(ops.STDOUT, str(asked.params["code"]).encode("utf-8", "replace"))
         await asked.finish(**DONE)

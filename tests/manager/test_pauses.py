@@ -396,6 +396,18 @@ async def test_conversations_are_paused_when_a_server_stops_and_others_end(tmp_p
     assert {one.id for one in records.all()} == {one.id for one in mine}
 
 
+async def test_what_runs_is_stopped_for_that_and_what_does_not_stop_ends(tmp_path: Path) -> None:
+    records = Remembered()
+    async with house(tmp_path, records=records) as home:
+        soon, never = [(await home.tenants.get_or_create("anna", code, Policy()))[0] for code in ("sleep", "for ever")]
+        running = [asyncio.ensure_future(one.life.execute(one.conversation or "")) for one in (soon, never)]
+        await asyncio.sleep(0)
+        await home.tenants.pause_conversations(10)
+        assert (soon.state, never.state) == ("paused", "ready")
+    assert [one.end_reason for one in (soon, never)] == [None, "stopped"]
+    assert [(await one).outcome for one in running] == ["ok", "sandbox_ended"]
+
+
 async def test_what_does_not_last_goes_with_the_process(tmp_path: Path) -> None:
     async with house(tmp_path) as home:
         await a_paused_one(home)

@@ -138,6 +138,7 @@ def _tenants(boundary: Boundary, directory: Path, journal: Journal, now: Callabl
         admission=admission,
         shelf=Shelf(directory / "paused", lasting=True),
         records=PausedRecords(directory / "server" / "state.db", directory / "paused"),
+        now=now,  # the same clock as the tenants': else what is paused is over at once
     )
     manager.keep(SPARE)
     return Tenants(manager, admission, an_allowance, journal=journal, now=now)

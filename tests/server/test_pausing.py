@@ -133,3 +133,33 @@ def test_conversations_outlive_their_server(environment: dict[str, str]) -> None
         client.delete(mine)
         assert dayfly(environment, "journal", "verify").returncode == 0
     assert not list(Path(environment["DAYFLY_DATA"], "server", "paused").iterdir())
+
+
+def test_what_runs_in_a_conversation_is_stopped_so_that_it_outlives_its_server(environment: dict[str, str]) -> None:
+    file = Path(environment["DAYFLY_DATA"]) / "server.toml"
+    file.write_text("drain_seconds = 1\n")
+    key = dayfly(environment, "keys", "create", "team").stdout
+    with (
+        serving(environment, "--config", str(file)) as (process, url),
+        httpx.Client(base_url=url, headers=with_key(key), timeout=60) as client,
+    ):
+        mine = f"/v1/sandboxes/{client.post('/v1/conversations/c', json={'policy': TINY}).json()['id']}"
+        endless = {"code": "number = 41\nprint('begun', flush=True)\nwhile True: pass"}
+        argv = {"argv": ["sh", "-c", "echo begun; sleep 60"]}
+        as_lines = {"accept": "application/x-ndjson"}
+        with (
+            client.stream("POST", f"{mine}/executions", json=endless, headers=as_lines) as answer,
+            client.stream("POST", f"{mine}/processes", json=argv) as command,
+        ):
+            told, said = answer.iter_lines(), command.iter_lines()
+            for lines in (told, said):
+                while '"stdout"' not in next(lines):
+                    pass
+            process.send_signal(signal.SIGTERM)
+            assert json.loads(list(told)[-1])["execution"]["outcome"] == "interrupted"
+            assert json.loads(list(said)[-1])["result"]["signal"] is not None
+        assert process.wait(60) == 0
+    with serving(environment) as (_, url), httpx.Client(base_url=url, headers=with_key(key), timeout=60) as client:
+        assert client.post("/v1/conversations/c", json={"policy": TINY}).json()["id"] == mine.rpartition("/")[2]
+        assert run(client, mine, "print(number + 1)") == "42\n"
+        client.delete(mine)

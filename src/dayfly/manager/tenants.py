@@ -33,6 +33,9 @@ __all__ = ["TenantUsage", "Tenants"]
 LOOK_SECONDS = 5.0
 """Between looks at what live sandboxes have used of their tenants' CPU seconds: a core's 5 s are what a day can overshoot."""
 
+CEASE_SECONDS = 5.0
+"""For what runs in a conversation to stop, when the server does; code that ignores interrupts is killed within one."""
+
 NO_TENANT = ""
 
 MAX_WORDS = 1000
@@ -370,8 +373,8 @@ class Tenants:
         return made
 
     async def pause_conversations(self, seconds: float) -> None:
-        """Before ``close``, so that whoever comes back finds them: begin no more pauses after so long. What cannot be paused
-        is left to end."""
+        """Before ``close``, so that whoever comes back finds them: begin no more pauses after so long. What runs in one is
+        stopped for that. What cannot be paused is left to end."""
         latest = asyncio.get_running_loop().time() + seconds
         turns = asyncio.Semaphore(AT_ONCE)
 
@@ -379,6 +382,7 @@ class Tenants:
             async with turns:
                 if asyncio.get_running_loop().time() < latest:
                     with suppress(DayflyError):  # why it ended is in the journal
+                        await registration.life.cease(CEASE_SECONDS)
                         await self.pause(registration)
 
         await asyncio.gather(*(pause(one) for one in self._registry.live() if one.conversation is not None))

@@ -289,16 +289,25 @@ class Link:
         if wanted or not self._flowing.is_set():
             raise OperationFailed(operations.BUSY, f"{len(wanted) or 'other'} calls are under way")
         self._flowing.clear()
-        while self._calls:  # the agent answers those too that nobody waits for any more
-            self._retired.clear()
-            await self._retired.wait()
-            self.raise_if_lost()
+        await self._none_left()  # the agent answers those too that nobody waits for any more
         await self._take_turn(lambda: self.send(Quiesce()))
         self._resting = True
         try:
             return self._connection.bookmark()
         except LocalProtocolError as error:
             raise RemoteProtocolError(f"the agent fell silent too early: {error}") from None
+
+    async def cease(self) -> None:
+        """Ask the agent to stop whatever is under way, and wait until all of it is over. Raises ``LinkLost``."""
+        for call in self._calls.values():
+            call.cancel()
+        await self._none_left()
+
+    async def _none_left(self) -> None:
+        while self._calls:
+            self._retired.clear()
+            await self._retired.wait()
+            self.raise_if_lost()
 
     async def resume(self) -> None:
         """Go on after ``quiesce``, or on the first stream of a link that was made with a bookmark. Raises ``LinkLost``."""

@@ -108,6 +108,13 @@ class SnapshotCalls:
         what it raises lets the sandbox go on. Raises what ``snapshot`` and ``keep`` do."""
         return await self._whole(directory, _Wish(end=True, keep=keep))
 
+    async def cease(self, seconds: float) -> None:
+        """Stop what is under way, as its callers could, for so long at most: runs are interrupted, commands are killed, and
+        each caller gets what there was. What does not stop goes on."""
+        with suppress(TimeoutError, *FAILURES):
+            async with asyncio.timeout(seconds):
+                await self._link.cease()
+
     async def _whole(self, directory: Path, wish: _Wish) -> Suspended:
         """To the end even if the caller is cancelled: half of it would leave a silent sandbox. Then the sandbox goes on and
         nothing is kept; or, if it had ended by then, all is kept in ``directory``."""
