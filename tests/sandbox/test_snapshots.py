@@ -14,7 +14,7 @@ from dayfly.errors import BusyError, DayflyError, HostError, SandboxEnded
 from dayfly.limits import Limits
 from dayfly.policy import Policy
 from dayfly.sandbox import Life
-from dayfly.sandbox.rest import FREEZE_SECONDS
+from dayfly.sandbox.rest import FREEZE_SECONDS, IDLE_SECONDS
 from dayfly.sandbox.snapshot import QUIET_SECONDS, Suspended
 from dayfly.spec import EndReason
 from dayfly.testing.scripted import Asked, ScriptedBoundary, scripted_spec
@@ -97,6 +97,17 @@ async def test_a_snapshot_is_refused_while_a_call_is_under_way(tmp_path: Path) -
         may_answer.set()
         assert (await running).outcome == "ok"
         await life.snapshot(tmp_path / "image")
+
+
+async def test_a_question_whether_it_may_be_frozen_is_no_such_call(tmp_path: Path) -> None:
+    boundary = ScriptedBoundary(honest)
+    async with living(boundary) as life:
+        boundary.cell.agent.busy = None
+        await life.execute("1")
+        await asyncio.sleep(2 * IDLE_SECONDS)
+        assert life._question is not None
+        await life.snapshot(tmp_path / "image")
+        assert (await life.execute("2")).outcome == "ok"
 
 
 async def test_calls_that_come_meanwhile_wait(tmp_path: Path) -> None:

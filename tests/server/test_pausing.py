@@ -66,7 +66,7 @@ def test_a_pause_has_bounds(client: httpx.Client, sandbox: str, body: object) ->
 def test_copies_are_sandboxes_of_their_own(client: httpx.Client, sandbox: str) -> None:
     run(client, sandbox, "import random, uuid; random.seed(7); number = 41")
     answer = client.post(f"{sandbox}/fork", json={"count": 2})
-    assert answer.status_code == 201
+    assert answer.status_code == 201, answer.text
     told = answer.json()
     assert "python: random" in told["kept"], "it says what goes on alike"
     paths = [sandbox, *(f"/v1/sandboxes/{one['id']}" for one in told["sandboxes"])]

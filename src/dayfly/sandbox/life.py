@@ -16,7 +16,7 @@ from dayfly.sandbox.deadlines import PING_SECONDS, Deadlines, Due
 from dayfly.sandbox.executions import ExecutionCalls, error_of
 from dayfly.sandbox.files import FileCalls
 from dayfly.sandbox.inside import FAILURES, Inside
-from dayfly.sandbox.link import Link, LinkLost
+from dayfly.sandbox.link import Call, Link, LinkLost
 from dayfly.sandbox.ports import PortCalls
 from dayfly.sandbox.processes import ProcessCalls
 from dayfly.sandbox.rest import Rest
@@ -71,6 +71,7 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, SnapshotCalls):
         self._reports = (*cell.limits, *_host_reports(spec.limits))
         self._inside = Inside(self._link, spec.limits, self._reports, self)
         self._rest = Rest(cell, self._is_busy)
+        self._question: Call | None = None  # of ``Rest``, to the agent
         self._killing: asyncio.Task[CellEnd] | None = None
         self._watching = asyncio.ensure_future(self._watch_cell())
         self._keeper = asyncio.get_running_loop().call_soon(self._keep_time)
@@ -284,16 +285,22 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, SnapshotCalls):
 
     async def _is_busy(self) -> bool:
         """Whether something goes on inside by itself. Raises ``ProtocolError`` and ``LinkLost``."""
-        call = await self._link.open(operations.USAGE, {})
+        self._question = call = await self._link.open(operations.USAGE, {})
         try:
             async with asyncio.timeout(BUSY_SECONDS):
                 return bool((await call.answer())["busy"])
         finally:
-            if not call.over:  # somebody needs the sandbox: nobody waits for this any more
-                call.abandon()
+            self._drop_question()
+
+    def _drop_question(self) -> None:
+        """Whoever needs the sandbox must find it at rest at once, for a pause say, and not when the asker has heard of it."""
+        question, self._question = self._question, None
+        if question is not None and not question.over:
+            question.abandon()
 
     def call_begins(self) -> None:
         self._rest.wake()
+        self._drop_question()
         self._deadlines.calls += 1
         if self._deadlines.calls == 1:
             now = self._deadlines.last_call = asyncio.get_running_loop().time()

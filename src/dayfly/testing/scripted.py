@@ -17,7 +17,7 @@ from dayfly.boundaries.base import CellEnd, Guarantees, ProbeReport
 from dayfly.boundaries.snapshot import Snapshot
 from dayfly.spec import EndReason, Image, LimitReport, SandboxSpec, Usage
 from dayfly.wire.connection import AGENT, PROTOCOL, Connection, Received
-from dayfly.wire.messages import Event, Fail, Finish, Hello, Message, Open, Quiesce, Quiesced, Welcome
+from dayfly.wire.messages import Cancel, Event, Fail, Finish, Hello, Message, Open, Quiesce, Quiesced, Welcome
 
 __all__ = ["Asked", "MemoryStream", "ScriptedAgent", "ScriptedBoundary", "ScriptedCell", "scripted_spec"]
 
@@ -105,7 +105,8 @@ class Asked:
 class ScriptedAgent:
     """Speaks the protocol as the agent; ``script`` is called for every operation but ``usage``. Without one it is silent.
 
-    ``busy`` is what it says when it is asked whether something goes on inside; ``None``: it does not say.
+    ``busy`` is what it says when it is asked whether something goes on inside; ``None``: it does not
+    say, until nobody wants to know.
 
     With ``quiets`` it falls silent when it is asked to. ``connection`` is where one left off that it is a copy of.
     """
@@ -149,17 +150,20 @@ class ScriptedAgent:
         elif isinstance(message, Open):
             asked = self._asked[received.channel] = Asked(self, received.channel, message.op, message.params)
             if message.op == "usage":
-                await self._tell_usage(asked)
+                await self._tell_usage(asked, self.busy)
             elif self._script is not None:
                 job = asyncio.ensure_future(self._script(asked))
                 self._jobs.add(job)
         elif received.channel in self._asked:
             self.connection.consume(received.channel, received.cost)
-            self._asked[received.channel].arrived.put_nowait(message)
+            asked = self._asked[received.channel]
+            asked.arrived.put_nowait(message)
+            if asked.op == "usage" and isinstance(message, Cancel) and self.busy is None:
+                await self._tell_usage(asked, busy=True)
 
-    async def _tell_usage(self, asked: Asked) -> None:
-        if self.busy is not None:
-            await asked.finish(processes=1, cpu_seconds=0.0, memory=0, busy=self.busy)
+    async def _tell_usage(self, asked: Asked, busy: bool | None) -> None:
+        if busy is not None:
+            await asked.finish(processes=1, cpu_seconds=0.0, memory=0, busy=busy)
 
     async def flush(self) -> None:
         if buffers := self.connection.take_output():
