@@ -49,11 +49,20 @@ def test_old_entries_go_once_a_day_whatever_happens() -> None:
 def test_what_a_tenant_has_used_today_is_counted_over_a_restart(tmp_path: Path) -> None:
     clock = [5]
     with closing(Journal(tmp_path / "journal.db", Signer(bytes(32)), now=lambda: clock[0])) as journal:
-        for moment, tenant, used in ((5, "anna", 1.0), (10, "anna", 2.0), (11, "anna", 3.5), (12, "bert", None)):
+        for moment, chain, tenant, what, used in (
+            (5, "yesterday", "anna", "ended", 1.0),
+            (5, "paused before", "anna", "paused", 10.0),
+            (6, "still paused", "cleo", "paused", 7.0),
+            (10, "ended", "anna", "ended", 2.0),
+            (11, "paused before", "anna", "ended", 13.5),
+            (12, "unknown", "bert", "ended", None),
+            (13, "paused today", "dora", "paused", 0.5),
+            (14, "paused today", "dora", "paused", 4.0),
+        ):
             clock[0] = moment
-            journal.append(f"{tenant}{moment}", "sandbox.ended", {"cpu_seconds": used}, tenant=tenant).result(5)
+            journal.append(chain, f"sandbox.{what}", {"cpu_seconds": used}, tenant=tenant).result(5)
         journal.append("x", "execution.ended", {"cpu_seconds": 9.0}, tenant="anna").result(5)
-    assert Reader(tmp_path / "journal.db").cpu_seconds_since(10) == {"anna": 5.5, "bert": 0.0}
+    assert Reader(tmp_path / "journal.db").cpu_seconds_since(10) == {"anna": 5.5, "dora": 4.0}
 
 
 def test_an_administrator_can_have_their_contents_erased_and_nobody_elses(server: House) -> None:

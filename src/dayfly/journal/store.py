@@ -171,13 +171,17 @@ class Reader:
             return {chain for chain, kind, _ in connection.execute(query) if kind == PAUSED}
 
     def cpu_seconds_since(self, moment: int) -> dict[str, float]:
-        """What sandboxes that ended at ``moment`` (nanoseconds since 1970) or later have used, by tenant."""
-        query = (
-            "SELECT tenant, SUM(json_extract(facts, '$.cpu_seconds')) FROM entries"  # noqa: S608 - constants
-            f" WHERE kind = '{ENDED}' AND at >= ? GROUP BY tenant"
-        )
+        """What sandboxes that ended or were paused at ``moment`` (nanoseconds since 1970) or later have used since they were
+        last paused before it, by tenant."""
+        query = f"""
+            SELECT tenant, SUM(used) FROM (
+              SELECT tenant, MAX(CASE WHEN at >= :moment THEN json_extract(facts, '$.cpu_seconds') END)
+                - COALESCE(MAX(CASE WHEN at < :moment THEN json_extract(facts, '$.cpu_seconds') END), 0) AS used
+              FROM entries WHERE kind IN ('{ENDED}', '{PAUSED}') GROUP BY tenant, chain
+            ) GROUP BY tenant
+        """  # noqa: S608 - constants
         with closing(open_for_reading(self._path)) as connection:
-            return {tenant: used or 0.0 for tenant, used in connection.execute(query, (moment,))}
+            return {tenant: used for tenant, used in connection.execute(query, {"moment": moment}) if used}
 
     def last(self, count: int) -> list[Stored]:
         """The last entries of all chains, the latest at the end."""

@@ -24,8 +24,8 @@ def opening(made: Registration) -> dict[str, object]:
 
 
 def keeping(paused: Paused) -> dict[str, object]:
-    """What a pause has written: bytes, and until when, in seconds since 1970."""
-    return {"bytes": paused.sealed.size, "expires": paused.expires}
+    """What a pause has written: bytes, and until when, in seconds since 1970. And the CPU seconds of its life up to then."""
+    return {"bytes": paused.sealed.size, "expires": paused.expires, "cpu_seconds": round(paused.cpu_seconds, 6)}
 
 
 def renewal(life: RecordedLife) -> dict[str, object]:
