@@ -10,7 +10,7 @@ import asyncio
 import io
 import tarfile
 import threading
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -79,13 +79,14 @@ class Room:
         timeout: float | None = None,
         output: int | None = None,
         sink: Any = None,
+        interrupted: asyncio.Event | None = None,
     ) -> Execution:
         self._live()
         if not isinstance(code, str):
             raise InputError("code must be text")
         run = _Run(self, sink)
         try:
-            outcome = await asyncio.wait_for(run.all(code), timeout)
+            outcome = await asyncio.wait_for(self._unless(interrupted, run.all(code)), timeout)
         except TimeoutError:
             outcome = Outcome.TIMEOUT
         except BaseException:  # the caller is cancelled or a sink raised: stop first, then let it go on
@@ -93,6 +94,21 @@ class Room:
             await asyncio.sleep(0)
             raise
         return Execution(outcome, run.out, run.err, tuple(run.results), error=run.error, end_reason=self.end_reason)
+
+    async def _unless(self, interrupted: asyncio.Event | None, work: Coroutine[Any, Any, Outcome]) -> Outcome:
+        if interrupted is None:
+            return await work
+        running, told = asyncio.ensure_future(work), asyncio.ensure_future(interrupted.wait())
+        try:
+            await asyncio.wait({running, told}, return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                return running.result()
+            self.interrupted += 1
+            return Outcome.INTERRUPTED
+        finally:
+            told.cancel()
+            running.cancel()
+            await asyncio.wait({running})
 
     async def contexts(self) -> Sequence[Any]:
         return [SimpleNamespace(name="python", language="python", busy=False)]

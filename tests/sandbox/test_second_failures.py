@@ -66,6 +66,24 @@ async def test_a_run_that_is_confirmed_costs_nothing_however_often_it_was_cancel
         assert (await life.execute("short")).outcome is not Outcome.SANDBOX_ENDED
 
 
+async def test_a_run_that_is_interrupted_says_what_became_of_it_and_one_that_is_not_confirmed_is_not_left_alive() -> None:
+    async def script(asked: Asked) -> None:
+        event = await asked.wait_for(Event)
+        assert isinstance(event, Event)
+        if event.name == "interrupt" and asked.params["code"] == "hears":
+            await asked.finish(**{**DONE, "status": "interrupted", "state_survived": False, "count": 3})
+
+    async with living(script) as (life, _):
+        stop = asyncio.Event()
+        stop.set()
+        done = await life.execute("hears", interrupted=stop)
+        assert (done.outcome, done.state_survived, done.execution_count) == (Outcome.INTERRUPTED, False, 3)
+        begun = now()
+        done = await life.execute("is deaf", interrupted=stop)
+        assert (done.outcome, done.end_reason) == (Outcome.SANDBOX_ENDED, EndReason.UNRESPONSIVE)
+        assert now() - begun < CONFIRM_SECONDS + 1
+
+
 async def test_a_command_whose_start_is_cancelled_is_stopped_and_keeps_nobody_awake() -> None:
     told: list[str] = []
 

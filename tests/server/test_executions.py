@@ -116,9 +116,25 @@ def test_a_run_is_interrupted_by_its_id_and_says_so(client: httpx.Client, sandbo
         path = f"{sandbox}/executions/{next(got)['id']}"
         assert next(got)["text"] == "here\n"
         assert client.post(f"{path}/interrupt").json() == {"interrupted": True}
-        assert list(got)[-1]["execution"]["outcome"] == "interrupted"
+        end = list(got)[-1]["execution"]
+    assert (end["outcome"], end["state_survived"], end["error"]["name"]) == ("interrupted", True, "KeyboardInterrupt")
+    assert end["cpu_seconds"] > 0
     assert client.post(f"{path}/interrupt").json()["error"]["code"] == "no_such_execution"
     assert run(client, sandbox, "seen")["outcome"] == "ok"
+
+
+def test_what_an_interrupt_had_to_kill_says_that_its_state_is_gone(client: httpx.Client, sandbox: str) -> None:
+    deaf = (
+        "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); print('here', flush=True); time.sleep(60)"
+    )
+    with client.stream("POST", f"{sandbox}/executions", json={"code": deaf}, headers=NDJSON) as answer:
+        got = events(answer)
+        path = f"{sandbox}/executions/{next(got)['id']}"
+        assert next(got)["text"] == "here\n"
+        client.post(f"{path}/interrupt")
+        end = list(got)[-1]["execution"]
+    assert (end["outcome"], end["state_survived"]) == ("interrupted", False)
+    assert run(client, sandbox, "1")["outcome"] == "ok"
 
 
 def test_a_kept_run_goes_on_and_is_read_again_from_any_event(client: httpx.Client, server: House, sandbox: str) -> None:

@@ -119,8 +119,10 @@ class ExecutionCalls:
         timeout: float | None = None,
         output: int | None = None,
         sink: ExecutionSink | None = None,
+        interrupted: asyncio.Event | None = None,
     ) -> Execution:
-        """See ``dayfly.client.backend.Backend.execute``."""
+        """See ``dayfly.client.backend.Backend.execute``. When ``interrupted`` is set the run is stopped, and the answer says
+        what there was and whether state survived; a caller who is cancelled hears nothing of that."""
         inside = self._inside
         params: dict[str, object] = {
             "context": _context_name(language, context),
@@ -132,11 +134,13 @@ class ExecutionCalls:
         seconds = inside.seconds(timeout)
         with inside.call():
             try:
-                return await self._execute(params, seconds, sink)
+                return await self._execute(params, seconds, sink, interrupted)
             except FAILURES as caught:
                 raise await inside.error(caught) from None
 
-    async def _execute(self, params: dict[str, object], seconds: float, sink: ExecutionSink | None) -> Execution:
+    async def _execute(
+        self, params: dict[str, object], seconds: float, sink: ExecutionSink | None, interrupted: asyncio.Event | None
+    ) -> Execution:
         inside = self._inside
         loop = asyncio.get_running_loop()
         started = loop.time()
@@ -145,7 +149,8 @@ class ExecutionCalls:
         run = Run(call, stop="interrupt", kill=inside.kill_unconfirmed)
         run.set_deadline(seconds)
         try:
-            await run.follow(collector.take)
+            with run.stopped_by(interrupted):
+                await run.follow(collector.take)
         except RemoteProtocolError as broken:
             await inside.violated(broken)
             return await self._ended(collector, run, loop.time() - started)

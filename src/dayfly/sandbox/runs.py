@@ -7,8 +7,8 @@ killed: a run that cannot be confirmed dead is not left alive.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from dayfly.sandbox.link import Call
@@ -58,6 +58,19 @@ class Run:
     def _expire(self) -> None:
         self.expired = True
         self.stop()
+
+    @contextmanager
+    def stopped_by(self, event: asyncio.Event | None) -> Iterator[None]:
+        """Stop it when ``event`` is set."""
+        if event is None:
+            yield
+            return
+        waiting = asyncio.ensure_future(event.wait())
+        waiting.add_done_callback(lambda done: None if done.cancelled() else self.stop())
+        try:
+            yield
+        finally:
+            waiting.cancel()
 
     def stop(self) -> None:
         """Tell the agent to end it, and the cell to end if the agent does not."""

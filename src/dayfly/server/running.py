@@ -19,7 +19,7 @@ from dayfly.server.bodies import ExecutionBody
 from dayfly.server.errors import NoSuchExecution, error_body
 from dayfly.server.metrics import Metrics
 from dayfly.server.streams import Lines, Target
-from dayfly.spec import Execution, Outcome, Result
+from dayfly.spec import Execution, Result
 
 __all__ = ["Executions", "Log", "Run"]
 
@@ -116,7 +116,7 @@ class Run:
         self.sandbox = registration.id
         self.tenant = registration.tenant
         self.target = target
-        self._interrupted = False
+        self._interrupted = asyncio.Event()
         self._registration = registration
         self._body: ExecutionBody | None = body
         self._metrics = metrics
@@ -124,9 +124,8 @@ class Run:
 
     def interrupt(self) -> bool:
         """Stop it; its last event says so. Whether it was still under way."""
-        self._interrupted = not self.task.done()
-        self.task.cancel()
-        return self._interrupted
+        self._interrupted.set()
+        return not self.task.done()
 
     async def _perform(self) -> None:
         await self.target.write({"type": "started", "id": self.id})
@@ -141,7 +140,6 @@ class Run:
             await self.target.write({"type": "end", "execution": told})
 
     async def _execute(self) -> Execution:
-        begun = asyncio.get_running_loop().time()
         life, body, self._body = self._registration.life, self._body, None  # a kept run does not keep its code
         assert body is not None
         try:
@@ -152,13 +150,11 @@ class Run:
                 timeout=body.timeout,
                 output=body.output,
                 sink=_Sink(self.target),
+                interrupted=self._interrupted,
             )
         except asyncio.CancelledError:
-            if not self._interrupted:
-                self._metrics.failed()
-                raise
-            duration = asyncio.get_running_loop().time() - begun
-            return Execution(Outcome.INTERRUPTED, duration=duration, limits=tuple(life.limits))
+            self._metrics.failed()
+            raise
 
 
 class Executions:
