@@ -66,7 +66,7 @@ async def test_a_run_that_is_confirmed_costs_nothing_however_often_it_was_cancel
         assert (await life.execute("short")).outcome is not Outcome.SANDBOX_ENDED
 
 
-async def test_a_run_that_is_interrupted_says_what_became_of_it_and_one_that_is_not_confirmed_is_not_left_alive() -> None:
+async def test_a_run_that_is_interrupted_says_what_became_of_it_and_a_deaf_one_is_not_left_alive() -> None:
     async def script(asked: Asked) -> None:
         event = await asked.wait_for(Event)
         assert isinstance(event, Event)
