@@ -26,8 +26,8 @@ from dayfly import (
 )
 from dayfly.client.signals import signal_number
 from dayfly.errors import FileProblem
+from dayfly.sandbox.call import OperationFailed
 from dayfly.sandbox.failures import translate
-from dayfly.sandbox.link import OperationFailed
 from dayfly.wire import operations
 from tests.client.room import FakePort, Landlord, embedded_only
 

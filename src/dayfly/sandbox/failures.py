@@ -13,7 +13,7 @@ from dayfly.errors import (
     SandboxFileError,
     UnknownLanguage,
 )
-from dayfly.sandbox.link import OperationFailed
+from dayfly.sandbox.call import OperationFailed
 from dayfly.wire import operations
 
 __all__ = ["translate"]

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from dayfly.errors import InputError
+from dayfly.sandbox.call import Call
 from dayfly.sandbox.inside import FAILURES, Inside, checked_rows
-from dayfly.sandbox.link import Call
 from dayfly.spec import FileInfo, FileKind
 from dayfly.wire import operations as ops
 from dayfly.wire.messages import Data, Event

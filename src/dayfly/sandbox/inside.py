@@ -9,8 +9,9 @@ from typing import Any, Protocol
 from dayfly.boundaries.base import CellEnd
 from dayfly.errors import DayflyError, InputError, SandboxEnded
 from dayfly.limits import Limits
+from dayfly.sandbox.call import Call, OperationFailed
 from dayfly.sandbox.failures import translate
-from dayfly.sandbox.link import Call, Link, LinkLost, OperationFailed
+from dayfly.sandbox.link import Link, LinkLost
 from dayfly.spec import EndReason, LimitReport
 from dayfly.wire import operations
 from dayfly.wire.errors import ProtocolError, RemoteProtocolError

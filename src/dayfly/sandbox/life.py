@@ -12,11 +12,12 @@ from dayfly.boundaries.base import Boundary, Cell, CellEnd
 from dayfly.errors import BoundaryUnusable, InputError
 from dayfly.limits import Limits
 from dayfly.policy import Policy
+from dayfly.sandbox.call import Call
 from dayfly.sandbox.deadlines import PING_SECONDS, Deadlines, Due
 from dayfly.sandbox.executions import ExecutionCalls, error_of
 from dayfly.sandbox.files import FileCalls
 from dayfly.sandbox.inside import FAILURES, Inside
-from dayfly.sandbox.link import Call, Link, LinkLost
+from dayfly.sandbox.link import Link, LinkLost
 from dayfly.sandbox.ports import PortCalls
 from dayfly.sandbox.processes import ProcessCalls
 from dayfly.sandbox.rest import Rest

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from dayfly.errors import InputError
+from dayfly.sandbox.call import Call
 from dayfly.sandbox.inside import FAILURES, Inside
-from dayfly.sandbox.link import Call
 from dayfly.wire import operations as ops
 from dayfly.wire.messages import Data, Eof, Event
 

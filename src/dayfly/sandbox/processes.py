@@ -9,10 +9,11 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 from dayfly.errors import InputError
+from dayfly.sandbox.call import Call, OperationFailed
 from dayfly.sandbox.collect import Budget
 from dayfly.sandbox.executions import LIMIT_OF_END
 from dayfly.sandbox.inside import FAILURES, Inside, checked_rows
-from dayfly.sandbox.link import Call, LinkLost, OperationFailed
+from dayfly.sandbox.link import LinkLost
 from dayfly.sandbox.runs import Run
 from dayfly.spec import EndReason, Outcome, ProcessInfo, ProcessResult
 from dayfly.wire import operations as ops

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from dayfly.sandbox.link import Call
+from dayfly.sandbox.call import Call
 from dayfly.wire.errors import ProtocolError, RemoteProtocolError
 from dayfly.wire.messages import Message
 
