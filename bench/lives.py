@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -107,10 +108,32 @@ async def http(rounds: int) -> Samples:
                     begun = time.perf_counter()
                     await sandbox.run_code("1+1")
                     again.append((time.perf_counter() - begun) * 1e3)
+                bare = bare_socket(url, key, f"/v1/sandboxes/{sandbox.id}/executions", 30)
             if number:
                 found.setdefault("dayfly over HTTP, data: warm claim to first result, ms", []).append(taken)
                 found.setdefault("dayfly over HTTP, data: trivial execution, ms", []).append(sorted(again)[15])
+                found.setdefault("a bare socket over HTTP, data: trivial execution, ms", []).append(sorted(bare)[15])
     return found
+
+
+def bare_socket(url: str, key: str, path: str, count: int) -> list[float]:
+    """The least that a client of the server can be: bytes that are made once, and an answer that is not looked into."""
+    host, port = url.removeprefix("http://").split(":")
+    body = b'{"code":"1+1"}'
+    head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\n"
+    request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    samples = []
+    with socket.create_connection((host, int(port))) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for _ in range(count):
+            begun = time.perf_counter()
+            connection.sendall(request)
+            answer = connection.recv(1 << 20)
+            while not answer.endswith(b"}"):
+                answer += connection.recv(1 << 20)
+            samples.append((time.perf_counter() - begun) * 1e3)
+            assert answer.startswith(b"HTTP/1.1 200"), answer
+    return samples
 
 
 async def ready(url: str, key: str, count: int) -> None:

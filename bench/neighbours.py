@@ -13,8 +13,10 @@ from statistics import quantiles
 
 import httpx
 
+from bench.contenders import TWO_LOOP, BareRunsc, seconds
 from bench.lives import served
 from bench.measures import Samples
+from dayfly.images import Store
 
 CONFIG = """
 [default_caps]
@@ -47,9 +49,12 @@ KINDS = (
 
 
 def neighbours(rounds: int, runs: int = 200) -> Samples:
-    """The 99th percentile of trivial runs: alone, beside either kind, and beside all of them. They take turns."""
+    """The 99th percentile of trivial runs: alone, beside either kind, and beside all of them. They take turns, and so does
+    a bare runsc, which no server and no client stands before: what the machine itself has left for a neighbour."""
     found: Samples = {}
+    bare = BareRunsc("bare runsc", Store().resolve("python"), TWO_LOOP, one_cpu=False)
     with (
+        started(bare),
         served(CONFIG) as (url, key),
         httpx.Client(base_url=url, headers={"authorization": f"Bearer {key}"}, timeout=120) as client,
     ):
@@ -59,8 +64,19 @@ def neighbours(rounds: int, runs: int = 200) -> Samples:
             for name, others in KINDS:
                 with busy(url, key, client, others):
                     samples = _trivial(client, path, runs)
+                    floor = [seconds(bare.again) * 1e3 for _ in range(runs)]
                 found.setdefault(f"a neighbour, {name}: p99 of a trivial execution, ms", []).append(_p99(samples))
+                found.setdefault(f"a bare neighbour, {name}: p99 of a trivial execution, ms", []).append(_p99(floor))
     return found
+
+
+@contextmanager
+def started(bare: BareRunsc) -> Iterator[None]:
+    bare.start()
+    try:
+        yield
+    finally:
+        bare.stop()
 
 
 def _p99(samples: Sequence[float]) -> float:
