@@ -59,7 +59,8 @@ NOTES = """
   it waits for the machine more than for the server, which deals with what comes in bulk one stream at a time. Tried without gain: ten times the CPU weight
   for its cgroup, a higher priority for the server.
 - Wanted of warm claims to the first result: 5 ms (the median), 15 ms over HTTP, 50 ms for nine of ten that come at once. The next spare comes 0.1 s after a
-  claim at the earliest, so that it does not slow down who has just claimed one; that pause is in its figure.
+  claim at the earliest, so that it does not slow down who has just claimed one; that pause is in its figure. A further
+  run over HTTP is measured when that spare is there.
 """
 
 
