@@ -23,7 +23,7 @@ from dayfly.manager import Allowance, Registration, sealing
 from dayfly.manager.paused import Remembered
 from dayfly.manager.pauses import AT_ONCE
 from dayfly.manager.shelf import RESERVE, Shelf
-from dayfly.manager.tenants import LOOK_SECONDS
+from dayfly.manager.tenants import CEASE_SECONDS, LOOK_SECONDS
 from dayfly.policy import Policy
 from dayfly.spec import EndReason
 from tests.manager.house import House, house
@@ -406,6 +406,17 @@ async def test_what_runs_is_stopped_for_that_and_what_does_not_stop_ends(tmp_pat
         assert (soon.state, never.state) == ("paused", "ready")
     assert [one.end_reason for one in (soon, never)] == [None, "stopped"]
     assert [(await one).outcome for one in running] == ["ok", "sandbox_ended"]
+
+
+async def test_many_that_do_not_stop_keep_no_other_from_being_paused(tmp_path: Path) -> None:
+    async with house(tmp_path, records=Remembered()) as home:
+        every = [(await home.tenants.get_or_create("anna", str(number), Policy()))[0] for number in range(3 * AT_ONCE)]
+        *stubborn, other = every
+        running = [asyncio.ensure_future(one.life.execute("for ever")) for one in stubborn]
+        await asyncio.sleep(0)
+        await home.tenants.pause_conversations(CEASE_SECONDS + 1)
+        assert other.state == "paused"
+    assert {(await one).outcome for one in running} == {"sandbox_ended"}
 
 
 async def test_what_does_not_last_goes_with_the_process(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from dayfly.paths import Paths, default_paths
 from dayfly.runtime import find_runsc
 from tests.machine import gvisor_with, image, short_directory
 from tests.server.house import TINY, House, house
-from tests.server.test_serve import DAYFLY, dayfly, environment, serving, with_key
+from tests.server.test_serve import DAYFLY, dayfly, environment, serving, stopping_soon, with_key
 
 __all__ = ["environment"]
 
@@ -295,14 +295,7 @@ def told_of(environment: dict[str, str], path: str) -> dict[str, dict[str, Any]]
 
 
 def test_whoever_waits_when_the_server_is_told_to_stop_hears_how_it_ended(environment: dict[str, str]) -> None:
-    file = Path(environment["DAYFLY_DATA"]) / "server.toml"
-    file.write_text("drain_seconds = 1\n")
-    key = dayfly(environment, "keys", "create", "team").stdout
-    with (
-        serving(environment, "--config", str(file)) as (process, url),
-        httpx.Client(base_url=url, headers=with_key(key), timeout=60) as client,
-        ThreadPoolExecutor() as pool,
-    ):
+    with stopping_soon(environment) as (process, client), ThreadPoolExecutor() as pool:
         paths = [opened(client) for _ in range(4)]
         streams = [lines_of(client, paths[0], BUSY), lines_of(client, paths[1], BUSY, on_disconnect="keep")]
         for stream in streams:

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.server.house import TINY, House
-from tests.server.test_serve import dayfly, environment, serving, with_key
+from tests.server.test_serve import dayfly, environment, serving, stopping_soon, with_key
 
 __all__ = ["environment"]
 
@@ -136,13 +136,7 @@ def test_conversations_outlive_their_server(environment: dict[str, str]) -> None
 
 
 def test_what_runs_in_a_conversation_is_stopped_so_that_it_outlives_its_server(environment: dict[str, str]) -> None:
-    file = Path(environment["DAYFLY_DATA"]) / "server.toml"
-    file.write_text("drain_seconds = 1\n")
-    key = dayfly(environment, "keys", "create", "team").stdout
-    with (
-        serving(environment, "--config", str(file)) as (process, url),
-        httpx.Client(base_url=url, headers=with_key(key), timeout=60) as client,
-    ):
+    with stopping_soon(environment) as (process, client):
         mine = f"/v1/sandboxes/{client.post('/v1/conversations/c', json={'policy': TINY}).json()['id']}"
         endless = {"code": "number = 41\nprint('begun', flush=True)\nwhile True: pass"}
         argv = {"argv": ["sh", "-c", "echo begun; sleep 60"]}
@@ -159,7 +153,7 @@ def test_what_runs_in_a_conversation_is_stopped_so_that_it_outlives_its_server(e
             assert json.loads(list(told)[-1])["execution"]["outcome"] == "interrupted"
             assert json.loads(list(said)[-1])["result"]["signal"] is not None
         assert process.wait(60) == 0
-    with serving(environment) as (_, url), httpx.Client(base_url=url, headers=with_key(key), timeout=60) as client:
+    with stopping_soon(environment) as (_, client):
         assert client.post("/v1/conversations/c", json={"policy": TINY}).json()["id"] == mine.rpartition("/")[2]
         assert run(client, mine, "print(number + 1)") == "42\n"
         client.delete(mine)

@@ -52,6 +52,19 @@ def serving(
         process.communicate(timeout=60)
 
 
+@contextmanager
+def stopping_soon(environment: dict[str, str]) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
+    """A server that lets requests end for a second only, and a client of it."""
+    file = Path(environment["DAYFLY_DATA"]) / "server.toml"
+    file.write_text("drain_seconds = 1\n")
+    key = dayfly(environment, "keys", "create", "team").stdout
+    with (
+        serving(environment, "--config", str(file)) as (process, url),
+        httpx.Client(base_url=url, headers=with_key(key), timeout=60) as client,
+    ):
+        yield process, client
+
+
 def dayfly(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*DAYFLY, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False

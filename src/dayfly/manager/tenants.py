@@ -379,10 +379,12 @@ class Tenants:
         turns = asyncio.Semaphore(AT_ONCE)
 
         async def pause(registration: Registration) -> None:
-            async with turns:
-                if asyncio.get_running_loop().time() < latest:
-                    with suppress(DayflyError):  # why it ended is in the journal
-                        await registration.life.cease(CEASE_SECONDS)
+            with suppress(DayflyError):  # why it ended is in the journal
+                await registration.life.cease(
+                    min(CEASE_SECONDS, seconds)
+                )  # all at once: who is slow keeps nobody waiting
+                async with turns:
+                    if asyncio.get_running_loop().time() < latest:
                         await self.pause(registration)
 
         await asyncio.gather(*(pause(one) for one in self._registry.live() if one.conversation is not None))

@@ -37,7 +37,7 @@ async def ready(services: HasServices) -> Answer:
 
 @routes.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 async def metrics(request: Request, services: HasServices) -> Response:
-    """Prometheus: for this machine itself, or a key with the scope `metrics`, where a proxy stands between too."""
+    """Prometheus: for this machine itself without a key; for others, and behind a proxy, with the scope `metrics`."""
     if services.configuration.behind_proxy or not _is_local(request):
         check_may(authenticate(request, services), METRICS, token=False)
     return Response(services.metrics.render(services.tenants), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -33,10 +33,10 @@ SCOPES = (READ, RUN, ADMIN)
 METRICS = "metrics"
 """To read the numbers of the whole server, which are no tenant's own: for ``dayfly keys`` only, and in no other scope."""
 
-MOST = {"key": 1_000, "token": 10_000}
-"""Secrets of a kind that a tenant may have: an administrator's loop must not fill the disk."""
-
 KEY, TOKEN = "key", "token"
+
+MOST = {KEY: 1_000, TOKEN: 10_000}
+"""Secrets of a kind that a tenant may have: an administrator's loop must not fill the disk."""
 
 ID_BYTES, SECRET_BYTES = 16, 32
 
