@@ -112,6 +112,10 @@ class Cell(Protocol):
         """Continue after ``freeze``. Idempotent."""
         ...
 
+    def step_behind(self, behind: bool) -> None:
+        """Run only where no other cell wants to, or like any other again. Nothing where it is not offered."""
+        ...
+
     async def snapshot(self, directory: Path) -> Snapshot:
         """Write the cell as it is now into the new ``directory``; it goes on running (thawed) whether that works or not.
 

@@ -205,6 +205,9 @@ class FakeCell:
     def thaw(self) -> None:
         """See ``freeze``."""
 
+    def step_behind(self, behind: bool) -> None:
+        """Not offered."""
+
     async def snapshot(self, directory: Path) -> Snapshot:
         raise _no_snapshots()
 

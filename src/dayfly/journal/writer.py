@@ -34,6 +34,10 @@ T = TypeVar("T")
 MAX_BATCH = 256
 """Entries in one commit: what gathers while the disk is busy with the one before."""
 
+GATHER_SECONDS = 0.01
+"""From an entry to the commit with it: what comes meanwhile shares it, the end of a short run with its beginning. And whoever
+runs something has an answer before this thread wants the interpreter."""
+
 VERIFY = "dayfly journal verify"
 
 MAX_WAITING = 10_000
@@ -180,6 +184,8 @@ class Journal:
         while not ended:
             batch: list[_Order] = []
             order = self._orders.get()
+            if isinstance(order, _Order):
+                self._closed.wait(GATHER_SECONDS)
             while isinstance(order, _Order):
                 batch.append(order)
                 if len(batch) == MAX_BATCH:

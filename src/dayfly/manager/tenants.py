@@ -411,8 +411,9 @@ class Tenants:
     async def _keep_budgets(self) -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            for one in self._registry.live():
+            for one in list(self._registry.live()):
                 self._charge(one)
+                await asyncio.sleep(0)  # of a thousand, nobody waits for all
             for one in self._overspent():
                 with suppress(DayflyError):
                     await self.end(one, EndReason.CPU_LIMIT, "the CPU seconds of its tenant and day are used up")

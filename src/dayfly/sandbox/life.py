@@ -13,6 +13,7 @@ from dayfly.errors import BoundaryUnusable, InputError
 from dayfly.limits import Limits
 from dayfly.policy import Policy
 from dayfly.sandbox.call import Call
+from dayfly.sandbox.courtesy import Courtesy
 from dayfly.sandbox.deadlines import PING_SECONDS, Deadlines, Due
 from dayfly.sandbox.executions import ExecutionCalls, error_of
 from dayfly.sandbox.files import FileCalls
@@ -72,6 +73,7 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, SnapshotCalls):
         self._reports = (*cell.limits, *_host_reports(spec.limits))
         self._inside = Inside(self._link, spec.limits, self._reports, self)
         self._rest = Rest(cell, self._is_busy)
+        self._courtesy = Courtesy(cell, spec.limits.cpus)
         self._question: Call | None = None  # of ``Rest``, to the agent
         self._killing: asyncio.Task[CellEnd] | None = None
         self._watching = asyncio.ensure_future(self._watch_cell())
@@ -278,6 +280,7 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, SnapshotCalls):
         if self._end is None:
             self._end = end
         self._rest.end()
+        self._courtesy.end()
         self._keeper.cancel()
         await self._link.close()
         self._gone.set()
@@ -301,6 +304,7 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, SnapshotCalls):
 
     def call_begins(self) -> None:
         self._rest.wake()
+        self._courtesy.called()
         self._drop_question()
         self._deadlines.calls += 1
         if self._deadlines.calls == 1:
@@ -338,10 +342,11 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, SnapshotCalls):
         return self._deadlines.due(now, last_heard=self._link.last_heard, starved=self._starved(now))
 
     def _starved(self, now: float) -> bool:
-        """Whether the cell used its CPUs since the agent fell silent; only measured when that is some time ago."""
+        """Whether the cell used its CPUs since the agent fell silent, or left them to others; only measured when that is some
+        time ago."""
         heard = self._link.last_heard
-        if now - heard < PING_SECONDS / 2:
-            return False
+        if now - heard < PING_SECONDS / 2 or self._courtesy.behind:
+            return self._courtesy.behind
         used = self._cell.usage().cpu_seconds or 0.0
         if self._silence is None or self._silence[0] != heard:
             self._silence = (heard, now, used)

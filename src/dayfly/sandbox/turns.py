@@ -12,6 +12,10 @@ BULK = 16 * 1024
 """Bytes read at once that wait for their turn. Handing on 64 KiB takes a server a millisecond or two, a small answer a tenth."""
 
 
+BETWEEN = 8
+"""Turns of the loop from one piece to the next. An answer takes some fifteen turns, and an empty turn a fiftieth of a piece."""
+
+
 class Turns:
     """Of one loop."""
 
@@ -19,9 +23,15 @@ class Turns:
         self._taken = asyncio.Lock()
 
     async def next(self) -> None:
-        """Return in a turn of the loop in which no other caller does; in the order of the calls."""
+        """Return so that ``BETWEEN`` turns of the loop have passed since any other caller did; in the order of the calls."""
         await self._taken.acquire()
-        asyncio.get_running_loop().call_soon(self._taken.release)
+        self._pass(BETWEEN)
+
+    def _pass(self, turns: int) -> None:
+        if turns:
+            asyncio.get_running_loop().call_soon(self._pass, turns - 1)
+        else:
+            self._taken.release()
 
 
 _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary()

@@ -48,6 +48,8 @@ class Overcommit(Checked):
     """Some 20 MB of memory each when idle."""
     factor: float = Field(10.0, ge=1, le=1000)
     """Times the machine's memory and cores. Ten: conversations mostly wait for a model or a person."""
+    courteous: bool = True
+    """Sandboxes that use much CPU let those go first that use little, and whoever else is on the machine. Needs cgroups."""
 
 
 class Pausing(Checked):

@@ -37,13 +37,17 @@ _HOSTNAME = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?")
 class GvisorBoundary:
     """Cheap to make; finds out what the machine offers when it is first used. Safe from several loops and threads.
 
-    ``paths`` says where cells lie; ``abilities`` replaces what would be detected.
+    ``paths`` says where cells lie; ``abilities`` replaces what would be detected. ``courteous`` ones let cells go first that
+    use little CPU, and whoever else is on the machine.
     """
 
     name = "gvisor"
 
-    def __init__(self, paths: Paths | None = None, abilities: Abilities | None = None) -> None:
+    def __init__(
+        self, paths: Paths | None = None, abilities: Abilities | None = None, *, courteous: bool = False
+    ) -> None:
         self._paths = paths or default_paths()
+        self._courteous = courteous
         self._abilities = abilities
         self._found: tuple[int, ...] | None = None  # which runsc it was when they were detected
         self._detecting = threading.Lock()
@@ -140,7 +144,7 @@ class GvisorBoundary:
         abilities = self.abilities
         reports = enforcement.report(spec.limits, abilities)
         enforcement.refuse_unenforced(spec, reports, abilities)
-        return Plan(spec, abilities, lay_out(self._paths.cells, spec, foreign=abilities.foreign), reports)
+        return Plan(spec, abilities, lay_out(self._paths.cells, spec, foreign=abilities.foreign), reports, courteous=self._courteous)
 
 
 def _which(program: Path) -> tuple[int, ...]:

@@ -84,6 +84,11 @@ class GvisorCell:
     def thaw(self) -> None:
         self._footprint.signal_sentry(signal.SIGCONT)
 
+    def step_behind(self, behind: bool) -> None:
+        cgroup = self._footprint.cgroup
+        if cgroup is not None and self._plan.courteous:
+            cgroup.step_behind(behind)
+
     async def snapshot(self, directory: Path) -> Snapshot:
         self.thaw()
         try:

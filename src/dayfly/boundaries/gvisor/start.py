@@ -47,6 +47,7 @@ class Plan:
     layout: Layout
     reports: tuple[LimitReport, ...]
     image: Path | None = None  # to restore it from
+    courteous: bool = False  # it may be told to step behind others
 
     @property
     def command(self) -> list[str]:
