@@ -80,7 +80,7 @@ ZONES = {
         third_party="fastapi uvicorn pydantic prometheus_client",
     ),
     # doors
-    "client": Zone(NOUNS, "importable on any system", lazily="manager", third_party="httpx websockets"),
+    "client": Zone(NOUNS, "importable on any system", lazily="manager", third_party="aiohttp websockets yarl"),
     "dayfly": Zone("", "the public names, loaded when first used", lazily=f"{NOUNS} client"),
     "testing": Zone(EVERYTHING, "anything it tests"),
     "cli": Zone(EVERYTHING, "the composition root", third_party="typer rich"),

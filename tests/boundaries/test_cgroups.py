@@ -6,7 +6,10 @@ import os
 import secrets
 import signal
 import subprocess
+import sys
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -141,6 +144,63 @@ def test_a_real_cgroup_holds_kills_and_goes(home: CgroupHome) -> None:
     assert not any(directory.exists() for directory in (*group.directories, *group.shields))
     assert group.members() == set()
     assert group.remove(0.0), "removing is idempotent"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_kernel_is_told_who_steps_behind_and_one_that_knows_no_such_thing_is_left_alone(
+    tmp_path: Path, version: int
+) -> None:
+    group = CgroupHome(version, dict.fromkeys(("cpu", "memory", "pids"), tmp_path)).make("c1", SETTINGS)
+    group.step_behind(True)  # there is no such file, and none is made
+    told = tmp_path / "dayfly-c1/cpu.idle"
+    assert not told.exists()
+    told.touch()
+    group.step_behind(True)
+    assert told.read_text() == "1"
+    group.step_behind(False)
+    assert told.read_text() == "0"
+
+
+SPINNING = """
+import os, sys
+os.sched_setaffinity(0, {int(sys.argv[1])})
+for entrance in sys.argv[2:]:
+    with open(entrance, "w") as file: file.write("0")
+print("in", flush=True)
+while True: pass
+"""
+
+
+def test_whoever_steps_behind_leaves_the_cpu_to_another(home: CgroupHome) -> None:
+    """And shares it alike before, and after it has come forward again."""
+    groups = [home.make(f"test-{secrets.token_hex(4)}", replace(SETTINGS, cpus=2)) for _ in range(2)]
+    cpu = str(min(os.sched_getaffinity(0)))
+    spinning = [
+        subprocess.Popen([sys.executable, "-c", SPINNING, cpu, *map(str, group.entrances)], stdout=subprocess.PIPE)
+        for group in groups
+    ]
+    try:
+        for process in spinning:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"in\n"
+        assert 0.25 < _share(groups) < 0.75
+        groups[0].step_behind(True)
+        assert _share(groups) < 0.15
+        groups[0].step_behind(False)
+        assert 0.25 < _share(groups) < 0.75
+    finally:
+        for process, group in zip(spinning, groups, strict=True):
+            process.kill()
+            process.communicate()
+            assert group.remove(5.0)
+
+
+def _share(groups: Sequence[CellCgroup]) -> float:
+    """What the first gets of the next half second of CPU time of all."""
+    before = [group.cpu_seconds() or 0.0 for group in groups]
+    while sum(used := [(group.cpu_seconds() or 0.0) - was for group, was in zip(groups, before, strict=True)]) < 0.5:
+        pass
+    return used[0] / sum(used)
 
 
 def test_nobody_can_take_a_cells_caps_away_by_taking_the_controllers_from_its_parent(home2: CgroupHome) -> None:

@@ -165,6 +165,22 @@ async def test_one_cpu_is_what_two_spinning_processes_get(boundary: GvisorBounda
     assert 0.05 < used < 1.1 * passed + 0.1
 
 
+async def test_a_cell_steps_behind_others_only_where_the_boundary_is_courteous(
+    abilities: Abilities, data: Path, make_spec: MakeSpec
+) -> None:
+    for courteous in (True, False):
+        boundary = GvisorBoundary(Paths(data, data / "run"), abilities, courteous=courteous)
+        async with room(boundary, make_spec, SMALL) as (cell, echo):
+            cell.step_behind(True)
+            if abilities.has_cgroup("cpu"):
+                group = cell._footprint.cgroup  # type: ignore[attr-defined]
+                told = [*group.shields, group.paths["cpu"]][0] / "cpu.idle"
+                assert told.read_text() == ("1\n" if courteous else "0\n")
+            assert await echo.run("reply(7)") == [7]
+            cell.step_behind(False)
+            assert await echo.run("reply(7)") == [7]
+
+
 async def test_a_sandbox_sees_as_many_cpus_as_it_may_use(
     boundary: GvisorBoundary, make_spec: MakeSpec, abilities: Abilities
 ) -> None:

@@ -79,7 +79,7 @@ class Room:
         timeout: float | None = None,
         output: int | None = None,
         sink: Any = None,
-        interrupted: asyncio.Event | None = None,
+        interrupted: asyncio.Future[None] | None = None,
     ) -> Execution:
         self._live()
         if not isinstance(code, str):
@@ -95,18 +95,17 @@ class Room:
             raise
         return Execution(outcome, run.out, run.err, tuple(run.results), error=run.error, end_reason=self.end_reason)
 
-    async def _unless(self, interrupted: asyncio.Event | None, work: Coroutine[Any, Any, Outcome]) -> Outcome:
+    async def _unless(self, interrupted: asyncio.Future[None] | None, work: Coroutine[Any, Any, Outcome]) -> Outcome:
         if interrupted is None:
             return await work
-        running, told = asyncio.ensure_future(work), asyncio.ensure_future(interrupted.wait())
+        running = asyncio.ensure_future(work)
         try:
-            await asyncio.wait({running, told}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({running, interrupted}, return_when=asyncio.FIRST_COMPLETED)
             if running.done():
                 return running.result()
             self.interrupted += 1
             return Outcome.INTERRUPTED
         finally:
-            told.cancel()
             running.cancel()
             await asyncio.wait({running})
 

@@ -134,7 +134,7 @@ def test_use_on_dayflys_own_thread_is_refused_instead_of_hanging(sandbox: Sandbo
 def test_an_iterator_that_is_left_early_is_closed(landlord: Landlord, sandbox: Sandbox) -> None:
     sandbox.files.write("a", bytes(5000))
     stream = sandbox.files.stream("a")
-    assert len(next(stream)) == 1000
+    assert 0 < len(next(stream)) < 5000
     stream.close()  # type: ignore[attr-defined]
     assert list(stream) == []
     assert sum(map(len, sandbox.files.stream("a"))) == 5000

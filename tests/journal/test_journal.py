@@ -202,6 +202,19 @@ def test_many_threads_at_once_lose_nothing_and_share_commits(journal: Journal, p
     assert problems(path) == []
 
 
+def test_what_comes_within_a_moment_is_one_commit_and_closing_waits_for_no_more(
+    journal: Journal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits: list[str] = []
+    journal._connection.set_trace_callback(commits.append)
+    monkeypatch.setattr(writer, "GATHER_SECONDS", 60.0)  # more than this test may take: closing ends it
+    both = [journal.append("s1", "execution.started", {}), journal.append("s1", "execution.ended", {})]
+    journal.close()
+    assert [future.result(0).number for future in both] == [1, 2]
+    assert commits.count("COMMIT") == 1
+    assert problems(path) == []
+
+
 def test_ends_that_are_not_in_memory_any_more_are_read_again(
     journal: Journal, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,8 +74,8 @@ async def test_a_run_that_is_interrupted_says_what_became_of_it_and_a_deaf_one_i
             await asked.finish(**{**DONE, "status": "interrupted", "state_survived": False, "count": 3})
 
     async with living(script) as (life, _):
-        stop = asyncio.Event()
-        stop.set()
+        stop = asyncio.get_running_loop().create_future()
+        stop.set_result(None)
         done = await life.execute("hears", interrupted=stop)
         assert (done.outcome, done.state_survived, done.execution_count) == (Outcome.INTERRUPTED, False, 3)
         begun = now()

@@ -200,8 +200,10 @@ async def test_what_is_kept_is_bounded_and_says_what_is_forgotten(monkeypatch: p
 
     with pytest.raises(InputError, match="forgotten"):
         await log.follow(0, Lines(send, None))
-    await log.follow(log.first - 1, Lines(send, None))
-    assert [json.loads(line)["n"] for line in sent] == list(range(log.first, 21))
+    lines = Lines(send, None)
+    await log.follow(log.first - 1, lines)
+    await lines.end()
+    assert [json.loads(line)["n"] for line in b"".join(sent).splitlines()] == list(range(log.first, 21))
     assert log.size <= 200
 
 

@@ -61,19 +61,18 @@ class Courtesy:
         self._cpus = cpus
         self._credit = Credit()
         self._used = -1.0  # at the last look
+        self._forward_since = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
 
-    @property
-    def behind(self) -> bool:
-        """Whether it may be waiting for others."""
-        return self._credit.behind
+    def was_behind(self, seconds: float) -> bool:
+        """Whether others went first at some time in the last so many seconds."""
+        return self._credit.behind or asyncio.get_running_loop().time() - self._forward_since < seconds
 
     def called(self) -> None:
         """A call begins."""
         was = self._credit.behind
         self._credit.call()
-        if was:
-            self._cell.step_behind(False)
+        self._settle(was)
         if was or self._timer is None:
             self._look_in(SHORTEST)
 
@@ -90,9 +89,13 @@ class Courtesy:
         was, before = self._credit.behind, self._used
         self._used = used = self._cell.usage().cpu_seconds or 0.0
         self._credit.look(asyncio.get_running_loop().time(), used)
-        if self._credit.behind != was:
-            self._cell.step_behind(not was)
+        self._settle(was)
         if used == before:  # it is frozen, until somebody calls
             self._timer = None
         else:
             self._look_in(LONGEST if self._credit.behind else max(SHORTEST, self._credit.left / self._cpus))
+
+    def _settle(self, was: bool) -> None:
+        if self._credit.behind != was:
+            self._cell.step_behind(not was)
+            self._forward_since = asyncio.get_running_loop().time()

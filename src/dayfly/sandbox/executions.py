@@ -119,9 +119,9 @@ class ExecutionCalls:
         timeout: float | None = None,
         output: int | None = None,
         sink: ExecutionSink | None = None,
-        interrupted: asyncio.Event | None = None,
+        interrupted: asyncio.Future[None] | None = None,
     ) -> Execution:
-        """See ``dayfly.client.backend.Backend.execute``. When ``interrupted`` is set the run is stopped, and the answer says
+        """See ``dayfly.client.backend.Backend.execute``. When ``interrupted`` has a result the run is stopped, and the answer says
         what there was and whether state survived; a caller who is cancelled hears nothing of that."""
         inside = self._inside
         params: dict[str, object] = {
@@ -139,7 +139,11 @@ class ExecutionCalls:
                 raise await inside.error(caught) from None
 
     async def _execute(
-        self, params: dict[str, object], seconds: float, sink: ExecutionSink | None, interrupted: asyncio.Event | None
+        self,
+        params: dict[str, object],
+        seconds: float,
+        sink: ExecutionSink | None,
+        interrupted: asyncio.Future[None] | None,
     ) -> Execution:
         inside = self._inside
         loop = asyncio.get_running_loop()

@@ -14,7 +14,7 @@ from dayfly.limits import Limits
 from dayfly.policy import Policy
 from dayfly.sandbox.call import Call
 from dayfly.sandbox.courtesy import Courtesy
-from dayfly.sandbox.deadlines import PING_SECONDS, Deadlines, Due
+from dayfly.sandbox.deadlines import PING_SECONDS, SILENCE_SECONDS, Deadlines, Due
 from dayfly.sandbox.executions import ExecutionCalls, error_of
 from dayfly.sandbox.files import FileCalls
 from dayfly.sandbox.inside import FAILURES, Inside
@@ -342,11 +342,13 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, SnapshotCalls):
         return self._deadlines.due(now, last_heard=self._link.last_heard, starved=self._starved(now))
 
     def _starved(self, now: float) -> bool:
-        """Whether the cell used its CPUs since the agent fell silent, or left them to others; only measured when that is some
-        time ago."""
+        """Whether the cell used its CPUs since the agent fell silent, or left them to others; only looked at when that is
+        some time ago."""
         heard = self._link.last_heard
-        if now - heard < PING_SECONDS / 2 or self._courtesy.behind:
-            return self._courtesy.behind
+        if now - heard < PING_SECONDS / 2:
+            return False
+        if self._courtesy.was_behind(SILENCE_SECONDS):
+            return True
         used = self._cell.usage().cpu_seconds or 0.0
         if self._silence is None or self._silence[0] != heard:
             self._silence = (heard, now, used)

@@ -32,7 +32,7 @@ from dayfly.wire.operations import Operation
 
 __all__ = ["Link", "LinkLost"]
 
-READ_SIZE = 256 * 1024
+READ_SIZE = 512 * 1024
 """Bytes per read: a pipe buffer of the size that the boundary asks for."""
 
 LONG_CALLS = MAX_CHANNELS - 16

@@ -60,17 +60,20 @@ class Run:
         self.stop()
 
     @contextmanager
-    def stopped_by(self, event: asyncio.Event | None) -> Iterator[None]:
-        """Stop it when ``event`` is set."""
-        if event is None:
+    def stopped_by(self, wish: asyncio.Future[None] | None) -> Iterator[None]:
+        """Stop it when ``wish`` is fulfilled."""
+        if wish is None:
             yield
             return
-        waiting = asyncio.ensure_future(event.wait())
-        waiting.add_done_callback(lambda done: None if done.cancelled() else self.stop())
+
+        def fulfilled(_: asyncio.Future[None]) -> None:
+            self.stop()
+
+        wish.add_done_callback(fulfilled)
         try:
             yield
         finally:
-            waiting.cancel()
+            wish.remove_done_callback(fulfilled)
 
     def stop(self) -> None:
         """Tell the agent to end it, and the cell to end if the agent does not."""

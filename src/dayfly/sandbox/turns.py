@@ -12,8 +12,8 @@ BULK = 16 * 1024
 """Bytes read at once that wait for their turn. Handing on 64 KiB takes a server a millisecond or two, a small answer a tenth."""
 
 
-BETWEEN = 8
-"""Turns of the loop from one piece to the next. An answer takes some fifteen turns, and an empty turn a fiftieth of a piece."""
+BETWEEN = 4
+"""Turns of the loop from one piece to the next: an answer takes some fifteen, and an empty one a fiftieth of a piece's time."""
 
 
 class Turns:

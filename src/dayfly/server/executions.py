@@ -38,12 +38,7 @@ async def execute(
     ensure_live(registration)
 
     async def attached(lines: Lines) -> None:
-        run = services.executions.begin(registration, body, lines, services.metrics)
-        try:
-            await run.task
-        finally:
-            run.task.cancel()
-            await asyncio.wait({run.task})
+        await services.executions.follow(registration, body, lines, services.metrics)
 
     async def kept(lines: Lines) -> None:
         log = Log()

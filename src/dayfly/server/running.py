@@ -109,25 +109,27 @@ class _Sink:
 
 
 class Run:
-    """One run of code whose events go to ``target``. ``task`` ends when it is over."""
+    """One run of code whose events go to ``target``. Made by ``Executions``."""
 
     def __init__(self, registration: Registration, body: ExecutionBody, target: Target, metrics: Metrics) -> None:
         self.id = secrets.token_hex(_ID_BYTES)
         self.sandbox = registration.id
         self.tenant = registration.tenant
         self.target = target
-        self._interrupted = asyncio.Event()
+        self.over = False
+        self._interrupted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._registration = registration
         self._body: ExecutionBody | None = body
         self._metrics = metrics
-        self.task = asyncio.ensure_future(self._perform())
 
     def interrupt(self) -> bool:
         """Stop it; its last event says so. Whether it was still under way."""
-        self._interrupted.set()
-        return not self.task.done()
+        if not self._interrupted.done():
+            self._interrupted.set_result(None)
+        return not self.over
 
-    async def _perform(self) -> None:
+    async def perform(self) -> None:
+        """Run it, once, and write what happens."""
         await self.target.write({"type": "started", "id": self.id})
         try:
             execution = await self._execute()
@@ -163,25 +165,35 @@ class Executions:
     def __init__(self) -> None:
         self._runs: dict[tuple[str, str], Run] = {}
         self._timers: dict[tuple[str, str], asyncio.TimerHandle] = {}
+        self._kept_tasks: set[asyncio.Task[None]] = set()
         self._unnamed: set[asyncio.Task[Execution]] = set()
 
     def __len__(self) -> int:
         return len(self._runs)
 
-    def begin(self, registration: Registration, body: ExecutionBody, target: Target, metrics: Metrics) -> Run:
-        """Start a run. It is known by its id until it is over; one with a ``Log``, for an hour longer.
+    async def follow(self, registration: Registration, body: ExecutionBody, target: Target, metrics: Metrics) -> None:
+        """A run that ends with its caller. It is known by its id until it is over."""
+        await self._perform(self._known(Run(registration, body, target, metrics)))
 
-        Raises ``BusyError``.
-        """
-        if (
-            isinstance(target, Log)
-            and sum(not log.over for _, log in self._kept(registration.tenant)) >= MOST_UNDER_WAY
-        ):
+    def begin(self, registration: Registration, body: ExecutionBody, log: Log, metrics: Metrics) -> None:
+        """Start a run that goes on whoever reads; it is known by its id until an hour after its end. Raises ``BusyError``."""
+        if sum(not log.over for _, log in self._kept(registration.tenant)) >= MOST_UNDER_WAY:
             raise BusyError(f"{MOST_UNDER_WAY} kept runs are under way", remedy="try again when one of them has ended")
-        run = Run(registration, body, target, metrics)
+        run = self._known(Run(registration, body, log, metrics))
+        task = asyncio.ensure_future(self._perform(run))
+        self._kept_tasks.add(task)
+        task.add_done_callback(self._kept_tasks.discard)
+
+    def _known(self, run: Run) -> Run:
         self._runs[run.sandbox, run.id] = run
-        run.task.add_done_callback(lambda _: self._over(run))
         return run
+
+    async def _perform(self, run: Run) -> None:
+        try:
+            await run.perform()
+        finally:
+            run.over = True
+            self._over(run)
 
     def keep(self, work: Coroutine[Any, Any, Execution]) -> asyncio.Task[Execution]:
         """Let a run go on, whoever waits for it. Raises ``BusyError``."""

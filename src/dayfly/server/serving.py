@@ -25,7 +25,7 @@ HEAD_SECONDS = 10.0
 """For the head of a request to arrive; a slow network takes one."""
 
 IDLE_SECONDS = 75
-"""For the next request on an open connection: longer than callers keep idle ones (httpx 5 s, nginx 60 s). Were the server the
+"""For the next request on an open connection: longer than callers keep idle ones (dayfly's 4 s, httpx 5 s, nginx 60 s). Were the server the
 first to close, requests would cross that on a busy machine, and fail with nobody knowing whether they were begun."""
 
 MAX_MESSAGE = 1024 * 1024

@@ -1,7 +1,7 @@
 """Lines of JSON while something goes on, to a reader who may be slow or gone.
 
-Laws: each line is awaited into the socket before the next is made, so a slow reader holds up what it reads and nothing
-else. When the reader is gone, the work is cancelled, and its end is awaited.
+Laws: what is held for a reader is bounded, and awaited into the socket before more is made, so a slow one holds up what it
+reads and nothing else. When the reader is gone, the work is cancelled, and its end is awaited.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
+from fastapi import HTTPException
 from fastapi.responses import Response
 
 from dayfly.errors import DayflyError
@@ -45,6 +46,12 @@ ALIVE_SECONDS = 15.0
 START_SECONDS = 0.02
 """Until an answer without a line begins all the same: its reader wants to know that it is being answered."""
 
+GATHER_SECONDS = 0.003
+"""That a line waits for others: longer than a trivial run takes, shorter than anybody sees."""
+
+MOST_HELD = 64 * 1024
+"""Bytes of lines that wait: a whole piece of what is printed in bulk."""
+
 T = TypeVar("T")
 
 
@@ -55,45 +62,76 @@ class Target(Protocol):
 
 
 class Lines:
-    """The lines of one answer; ``numbered`` ones carry ``n`` from 1. ``start`` goes with the first, or without one soon."""
+    """The lines of one answer; ``numbered`` ones carry ``n`` from 1. ``start`` goes with the first, or without one soon.
+
+    They are held for a moment, so that a short run's are one packet: ``begin`` before the first, ``end`` or ``cut`` after all.
+    """
 
     def __init__(self, send: Send, start: Message | None, *, numbered: bool = True) -> None:
         self._send = send
         self._start = start
         self._numbered = numbered
         self._count = 0
+        self._held = bytearray()
         self._busy = asyncio.Lock()
+        self._timer: asyncio.TimerHandle | None = None
+        self._flushing: asyncio.Future[None] | None = None
+
+    def begin(self) -> None:
+        """The answer begins soon, with a line or without."""
+        self._wake_in(START_SECONDS)
 
     async def write(self, event: Mapping[str, Any]) -> None:
         """One event. Waits while the reader is slow."""
-        async with self._busy:
-            self._count += 1
-            await self._put(json_bytes({"n": self._count, **event} if self._numbered else event))
+        self._count += 1
+        await self.write_encoded(json_bytes({"n": self._count, **event} if self._numbered else event))
 
     async def write_encoded(self, line: bytes) -> None:
         """A line that was made before."""
-        async with self._busy:
-            await self._put(line)
+        if not self._held:
+            self._wake_in(GATHER_SECONDS)
+        self._held += line
+        self._held += b"\n"
+        if len(self._held) >= MOST_HELD:
+            await self.flush()
 
-    async def keep_alive(self) -> None:
-        """Until cancelled. While a line waits for its reader nothing is added."""
-        await asyncio.sleep(START_SECONDS)
+    async def flush(self) -> None:
+        """Have sent what is held."""
         async with self._busy:
             await self._begin()
-        while True:
-            await asyncio.sleep(ALIVE_SECONDS)
-            if not self._busy.locked():
-                await self.write_encoded(b"")
+            if self._held:
+                data, self._held = bytes(self._held), bytearray()
+                await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        self._wake_in(ALIVE_SECONDS)
 
     async def end(self) -> None:
         """No more lines."""
         async with self._busy:  # the beginning may be on its way
+            self._calm()
             await self._begin()
-            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+            await self._send({"type": "http.response.body", "body": bytes(self._held), "more_body": False})
 
-    async def _put(self, line: bytes) -> None:
-        await self._begin()
-        await self._send({"type": "http.response.body", "body": line + b"\n", "more_body": True})
+    async def cut(self) -> None:
+        """Nobody reads any more. Idempotent, and harmless after ``end``."""
+        self._calm()
+        if self._flushing is not None:
+            self._flushing.cancel()
+            await asyncio.wait({self._flushing})
+
+    def _wake_in(self, seconds: float) -> None:
+        self._calm()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._wake)
+
+    def _calm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _wake(self) -> None:
+        if self._busy.locked():  # a slow reader: nothing is added, and what comes after that has its own time
+            return
+        if not self._held and self._start is None:
+            self._held += b"\n"
+        self._flushing = asyncio.ensure_future(self.flush())
 
     async def _begin(self) -> None:
         if self._start is not None:
@@ -119,13 +157,13 @@ class Stream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
         lines = Lines(send, start, numbered=self._numbered)
-        alive = asyncio.ensure_future(lines.keep_alive())
+        lines.begin()
         try:
             await unless_gone(receive, self._told(lines))
         except ClientGone:
             return
         finally:
-            alive.cancel()
+            await lines.cut()
 
     async def _told(self, lines: Lines) -> None:
         try:
@@ -137,30 +175,32 @@ class Stream(Response):
 
 async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
     """What ``work`` gives. When the client is gone first, ``work`` is cancelled, and ``ClientGone`` raised after its end."""
-    working = asyncio.ensure_future(work)
+    task = asyncio.current_task()
+    assert task is not None
+    over = told = False
+
+    def stop(_: asyncio.Future[None]) -> None:
+        nonlocal told
+        if not over:
+            told = task.cancel()
+
     gone = asyncio.ensure_future(_gone(receive))
+    gone.add_done_callback(stop)
     try:
-        await asyncio.wait({working, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            return working.result()
-        raise ClientGone("the caller is gone")
+        return await work
+    except asyncio.CancelledError:
+        if told and task.uncancel() == 0:  # and nobody else cancels it
+            raise ClientGone("the caller is gone") from None
+        raise
     finally:
+        over = True
         gone.cancel()
-        await _cancelled(working)
 
 
 async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _cancelled(task: asyncio.Future[Any]) -> None:
-    """Cancel it, and wait until it has ended; a caller who is cancelled meanwhile waits no longer, and it ends by itself."""
-    if task.done():
-        return
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await asyncio.wait({task})
+    with suppress(HTTPException):  # more of a body than there may be
+        while (await receive())["type"] != "http.disconnect":
+            pass
 
 
 def described_body(kind: str = BYTES) -> dict[str, Any]:

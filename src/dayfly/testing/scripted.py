@@ -194,6 +194,7 @@ class ScriptedCell:
         self.agent = agent
         self.cpu_seconds = 0.0
         self.frozen = False
+        self.behind = False
         self.kills: list[tuple[EndReason, str]] = []
         self.before_snapshot: Callable[[], Awaitable[None]] | None = None
         self._saved = saved
@@ -233,6 +234,9 @@ class ScriptedCell:
 
     def thaw(self) -> None:
         self.frozen = False
+
+    def step_behind(self, behind: bool) -> None:
+        self.behind = behind
 
     async def snapshot(self, directory: Path) -> Snapshot:
         """Keeps where the agent's connection stands, in this process only; ``directory`` holds a word for it."""

@@ -43,16 +43,17 @@ class Canned:
     url: str = ""
     answers: list[bytes] = field(default_factory=list)
     heads: list[str] = field(default_factory=list)
-    endless: bytes = b""  # sent after an answer until the client is gone
+    endless: bytes = b""  # sent after the last answer until the client is gone
     sent: int = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, asyncio.IncompleteReadError):
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             self.heads.append(head)
-            writer.write(self.answers.pop(0) if len(self.answers) > 1 else self.answers[0])
+            last = len(self.answers) == 1
+            writer.write(self.answers[0] if last else self.answers.pop(0))
             await writer.drain()
-            while self.endless and not self.answers[1:]:
+            while self.endless and last:
                 writer.write(self.endless)
                 await writer.drain()
                 self.sent += len(self.endless)

@@ -12,6 +12,8 @@ import pytest
 
 from dayfly import AsyncSandbox, BadAnswer, DayflyError, HostError, InputError, Outcome, SandboxEnded, ServerUnreachable
 from dayfly.client import sandbox as client_sandbox
+from dayfly.client.remote.address import Address
+from dayfly.client.remote.http import Http
 from dayfly.spec import Execution
 from tests.client.remote.canned import SANDBOX, Canned, answer, broken_off, canned, lines
 
@@ -184,6 +186,19 @@ async def test_a_stream_that_breaks_off_is_an_error_and_no_result() -> None:
         await sandbox.close()
 
 
+async def test_whoever_reads_when_the_client_closes_hears_of_it() -> None:
+    async with canned(broken_off(b"x")) as server:
+        http = Http(Address(server.url, KEY))
+        answer = await http.send("GET", "/")
+        assert await answer.piece() == b"x"
+        reading = asyncio.ensure_future(answer.piece())
+        await asyncio.sleep(0)
+        await http.close()
+        async with asyncio.timeout(5):
+            with pytest.raises(ServerUnreachable, match="was lost"):
+                await reading
+
+
 async def test_a_stream_that_breaks_off_as_the_sandbox_ends_says_so() -> None:
     ended = {**SANDBOX, "state": "ended", "end_reason": "memory_limit", "end_detail": "1 GiB"}
     async with canned(answer(SANDBOX), broken_off(b"half"), answer(ended)) as server:
@@ -212,7 +227,7 @@ async def test_an_error_of_the_content_is_raised_as_it_is() -> None:
             await sandbox.files.write("f", content())
 
 
-@pytest.mark.parametrize("missing", ["httpx", "websockets"])
+@pytest.mark.parametrize("missing", ["aiohttp", "websockets"])
 def test_a_library_that_is_missing_is_told_with_its_remedy(missing: str) -> None:
     script = f"""
 import asyncio, sys
@@ -228,7 +243,7 @@ async def port():
     calls._held = Held(Http(Address("http://127.0.0.1:1", "k")), told_sandbox(Fields({SANDBOX!r}, "x")))
     await calls.connect_port(80)
 try:
-    Sandbox(url="http://127.0.0.1:1", api_key="k") if {missing!r} == "httpx" else asyncio.run(port())
+    Sandbox(url="http://127.0.0.1:1", api_key="k") if {missing!r} == "aiohttp" else asyncio.run(port())
 except HostError as error:
     print(error)
 """
@@ -238,7 +253,7 @@ except HostError as error:
 
 
 def test_importing_the_client_loads_no_library_of_its_own() -> None:
-    script = "import sys, dayfly; dayfly.Sandbox, dayfly.ServerUnreachable; print('httpx' in sys.modules, 'websockets' in sys.modules)"
+    script = "import sys, dayfly; dayfly.Sandbox, dayfly.ServerUnreachable; print('aiohttp' in sys.modules, 'websockets' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "False False\n"
 

@@ -144,7 +144,13 @@ class GvisorBoundary:
         abilities = self.abilities
         reports = enforcement.report(spec.limits, abilities)
         enforcement.refuse_unenforced(spec, reports, abilities)
-        return Plan(spec, abilities, lay_out(self._paths.cells, spec, foreign=abilities.foreign), reports, courteous=self._courteous)
+        return Plan(
+            spec,
+            abilities,
+            lay_out(self._paths.cells, spec, foreign=abilities.foreign),
+            reports,
+            courteous=self._courteous,
+        )
 
 
 def _which(program: Path) -> tuple[int, ...]:

@@ -8,7 +8,8 @@ from contextlib import suppress
 
 from dayfly.client.backend import ExecutionSink
 from dayfly.client.remote.address import in_path
-from dayfly.client.remote.ahead import Ahead, Handing
+from dayfly.client.remote.ahead import Handing
+from dayfly.client.remote.events import Events
 from dayfly.client.remote.failures import BadAnswer
 from dayfly.client.remote.held import Held
 from dayfly.client.remote.values import Context, Fields, read_context, read_execution, read_result
@@ -41,7 +42,7 @@ class ExecutionCalls:
         seconds = held.seconds(timeout)
         asked = {"code": code, "language": language, "context": context, "timeout": seconds, "output": output}
         body = {name: value for name, value in asked.items() if value is not None}
-        events = Ahead(held.events("POST", "/executions", body=body))
+        events = Events(held, "POST", "/executions", body=body)
         run = _Run(held, sink, Handing(seconds))
         try:
             return await run.follow(events)
@@ -73,7 +74,7 @@ class _Run:
         self._results: list[Result] = []
         self._left = held.output
 
-    async def follow(self, events: Ahead[Fields]) -> Execution:
+    async def follow(self, events: Events) -> Execution:
         while (event := await events.next()) is not None:
             kind = event.text("type")
             if kind == "started":
@@ -85,7 +86,7 @@ class _Run:
             elif kind == "end":
                 self._over = True
                 return self._execution(event.part("execution"))
-        raise BadAnswer("a run's stream has no end")  # events() raises before: it gives an end, or an error
+        raise BadAnswer("a run's stream has no end")  # the events raise before: there is an end, or an error
 
     async def _take_text(self, stream: str, text: str) -> None:
         self._spend(len(text))
@@ -110,7 +111,7 @@ class _Run:
         out, err = ("".join(self._texts[stream]) for stream in ("stdout", "stderr"))
         return read_execution(told, stdout=out, stderr=err, results=tuple(self._results))
 
-    async def interrupt(self, events: Ahead[Fields]) -> None:
+    async def interrupt(self, events: Events) -> None:
         """Have it interrupted and wait for its end, so that its context is free for the next one. Bounded in time."""
         if self._over:
             return
@@ -121,7 +122,7 @@ class _Run:
             settling.cancel()
             await asyncio.gather(settling, return_exceptions=True)
 
-    async def _settle(self, events: Ahead[Fields]) -> None:
+    async def _settle(self, events: Events) -> None:
         with suppress(DayflyError):  # over before, or the server is gone: the stream is closed in any case
             while self._id is None:
                 first = await events.next()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 
+from dayfly.client.remote.events import NDJSON
 from dayfly.client.remote.failures import BadAnswer
-from dayfly.client.remote.held import NDJSON, Held
+from dayfly.client.remote.held import Held
 from dayfly.client.remote.http import ANSWER_SECONDS, Answer
 from dayfly.client.remote.values import read_file_info
 from dayfly.client.streams import closing

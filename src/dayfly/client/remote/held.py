@@ -15,9 +15,7 @@ from dayfly.client.streams import closing
 from dayfly.errors import DayflyError, InputError, NoSuchSandbox, SandboxEnded
 from dayfly.spec import EndReason, LimitReport
 
-__all__ = ["NDJSON", "Held"]
-
-NDJSON = {"accept": "application/x-ndjson"}
+__all__ = ["Held"]
 
 
 class Held:
@@ -98,9 +96,9 @@ class Held:
 
     async def pieces(self, answer: Answer) -> AsyncIterator[bytes]:
         """A body, closed when left. If it breaks off because the sandbox has ended, that is what is raised."""
-        async with aclosing(answer), closing(answer.pieces()) as pieces:
+        async with aclosing(answer):
             try:
-                async for piece in pieces:
+                while piece := await answer.piece():
                     yield piece
             except ServerUnreachable as lost:
                 raise await self.why(lost) from None
@@ -118,27 +116,14 @@ class Held:
         async with closing(self.pieces(answer)) as pieces:
             async for piece in pieces:
                 for line in lines.feed(piece):
-                    one = Fields(load(line), "an event")
-                    if one.has("error"):
-                        raise self.noted(failure(one.raw) or BadAnswer("the server sent an error that says nothing"))
-                    yield one
+                    yield self.object(line)
 
-    async def events(self, method: str, rest: str, **how: Any) -> AsyncIterator[Fields]:
-        """A request that is answered with numbered NDJSON: none is missing, and the last one is the end. Raises the error
-        that a line names."""
-        answer = await self.send(method, rest, headers=NDJSON, **how)
-        count = 0
-        async with closing(self.objects(answer)) as objects:
-            async for one in objects:
-                count += 1
-                if one.whole("n") != count:
-                    raise BadAnswer(f"event {one.whole('n')} came where {count} should")
-                if one.text("type") == "end":
-                    await _drained(objects)
-                    yield one
-                    return
-                yield one
-        raise await self.why(ServerUnreachable("the server broke a stream off", remedy="try again"))
+    def object(self, line: bytes) -> Fields:
+        """One line of NDJSON. Raises the error that it names."""
+        one = Fields(load(line), "an event")
+        if one.has("error"):
+            raise self.noted(failure(one.raw) or BadAnswer("the server sent an error that says nothing"))
+        return one
 
     def noted(self, error: DayflyError) -> DayflyError:
         """The same error, after what it says of the sandbox's end was kept."""
@@ -171,10 +156,3 @@ class Held:
         except NoSuchSandbox:  # it ended long ago
             pass
         self._note(EndReason.STOPPED)
-
-
-async def _drained(objects: AsyncIterator[Fields]) -> None:
-    """Read what comes after an end, which is nothing: only then can the connection be used again."""
-    with suppress(ServerUnreachable):  # all was said before
-        async for _ in objects:
-            raise BadAnswer("an event came after the end")

@@ -1,4 +1,4 @@
-"""Requests to one server: the key goes along, answers are bounded, and what httpx raises becomes dayfly's own errors.
+"""Requests to one server: the key goes along, answers are bounded, and what aiohttp raises becomes dayfly's own errors.
 
 No redirect is followed: the key is for the URL that the caller named, and for nobody else.
 """
@@ -6,20 +6,22 @@ No redirect is followed: the key is for the URL that the caller named, and for n
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from dayfly.client.remote.address import URL, Address
 from dayfly.client.remote.failures import BadAnswer, ServerUnreachable, failure, foreign_failure
 from dayfly.client.remote.values import Fields, load
-from dayfly.client.streams import closing
 from dayfly.errors import DayflyError, HostError, InputError
 
 if TYPE_CHECKING:
     import ssl
 
-    import httpx
+    import aiohttp
 
 __all__ = ["ANSWER_SECONDS", "SILENCE_SECONDS", "Answer", "Http"]
 
@@ -41,45 +43,51 @@ MAX_ANSWER = 64 * 1024 * 1024
 MAX_ERROR = 64 * 1024
 """Bytes of an answer that is an error: its longest parts are a message, a remedy and a path, of some thousand characters each."""
 
+READ_SIZE = 256 * 1024
+"""Bytes of a body that wait to be taken; then the server is held up."""
+
 Query = Mapping[str, str | bytes | int | bool | None]
 
 
 class Answer:
     """An answer whose body has not been read. Close it; with ``aclosing``, for example."""
 
-    def __init__(self, response: httpx.Response, url: str) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, url: str) -> None:
         self._response = response
         self._url = url
-        self.status = response.status_code
+        self.status = response.status
 
     def header(self, name: str) -> str | None:
         value: str | None = self._response.headers.get(name)
         return value
 
+    @property
+    def read(self) -> bool:
+        """Whether the whole body has been."""
+        return self._response.content.at_eof()
+
+    async def piece(self) -> bytes:
+        """More of the body; empty at its end. Raises ``ServerUnreachable`` if it breaks off."""
+        with translated(self._url):
+            return await self._response.content.readany()
+
     async def pieces(self) -> AsyncIterator[bytes]:
-        """The body as it comes. Raises ``ServerUnreachable`` if it breaks off."""
-        async with closing(self._response.aiter_raw()) as source:
-            while True:
-                with translated(self._url):
-                    piece = await anext(source, None)
-                if piece is None:
-                    return
-                yield piece
+        """The body as it comes; raises like ``piece``."""
+        while piece := await self.piece():
+            yield piece
 
     async def whole(self, cap: int) -> bytes:
         """The body. Raises ``BadAnswer`` if it has more than ``cap`` bytes."""
         found = bytearray()
-        async with closing(self.pieces()) as pieces:
-            async for piece in pieces:
-                found += piece
-                if len(found) > cap:
-                    raise BadAnswer(f"the server's answer has more than {cap} bytes")
+        while piece := await self.piece():
+            found += piece
+            if len(found) > cap:
+                raise BadAnswer(f"the server's answer has more than {cap} bytes")
         return bytes(found)
 
     async def aclose(self) -> None:
         """Idempotent. Before the end of the body it tells the server that nobody listens any more."""
-        with translated(self._url):
-            await self._response.aclose()
+        self._response.close()
 
 
 class Http:
@@ -88,7 +96,9 @@ class Http:
     def __init__(self, address: Address) -> None:
         self.address = address
         self.tls = _tls(address)
-        self._client = _client(address, self.tls)
+        self._proxy = _proxy(address)
+        self._made: aiohttp.ClientSession | None = None
+        self._answers: weakref.WeakSet[Answer] = weakref.WeakSet()  # that somebody may still read
 
     async def ask(self, method: str, path: str, **how: Any) -> Fields:
         """One request with a short answer; ``how`` is that of ``send``. Raises the error that the server names."""
@@ -108,23 +118,27 @@ class Http:
         seconds: float = SILENCE_SECONDS,  # that may pass without a byte
     ) -> Answer:
         """One request; returns when the answer begins. Raises ``ServerUnreachable``, ``BadAnswer`` or what the server names."""
-        import httpx
+        import aiohttp
+        import yarl
 
         source = _Source(content) if content is not None and not isinstance(content, bytes) else None
-        request = self._client.build_request(
+        asking = self._session().request(
             method,
-            self.address.to(path, query),
-            content=source if source is not None else content if body is None else _json(body),
+            yarl.URL(self.address.to(path, query), encoded=True),
+            data=source.chunks() if source is not None else content if body is None else _json(body),
             headers={**(headers or {}), **({"content-type": "application/json"} if body is not None else {})},
-            timeout=httpx.Timeout(seconds, connect=CONNECT_SECONDS, pool=None),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=seconds),
+            allow_redirects=False,
+            proxy=self._proxy,
         )
         try:
             with translated(self.address.url):
-                answer = Answer(await self._client.send(request, stream=True), self.address.url)
+                answer = Answer(await asking, self.address.url)
         except DayflyError:
             if source is not None and source.error is not None:
                 raise source.error from None  # what was to be sent could not be read: the caller's own error
             raise
+        self._answers.add(answer)
         if answer.status >= 300:
             raise await self._refusal(answer)
         return answer
@@ -136,7 +150,17 @@ class Http:
 
     async def close(self) -> None:
         """Close every connection. Idempotent."""
-        await self._client.aclose()
+        for answer in list(self._answers):  # a session alone would leave whoever reads one waiting for ever
+            await answer.aclose()
+        made, self._made = self._made, None
+        if made is not None:
+            await made.close()
+
+    def _session(self) -> aiohttp.ClientSession:
+        """Made on the loop that uses it."""
+        if self._made is None:
+            self._made = _session(self.address, self.tls)
+        return self._made
 
 
 class _Source:
@@ -146,7 +170,7 @@ class _Source:
         self._chunks = chunks
         self.error: Exception | None = None
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncIterator[bytes]:
         try:
             async for chunk in self._chunks:
                 yield chunk
@@ -157,21 +181,23 @@ class _Source:
 
 @contextmanager
 def translated(url: str) -> Iterator[None]:
-    """httpx's errors become ``ServerUnreachable``."""
-    import httpx
+    """aiohttp's errors become ``ServerUnreachable``, without a trace of themselves: some of them show the key."""
+    import aiohttp
 
     try:
         yield
-    except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-        raise ServerUnreachable(
+        return
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        problem = ServerUnreachable(
             f"no server answers at {url}: {_reason(error)}",
             remedy=f"is `dayfly serve` running there? The address is that of url= or {URL}",
-        ) from error
-    except (httpx.TransportError, httpx.InvalidURL) as error:
-        raise ServerUnreachable(
+        )
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        problem = ServerUnreachable(
             f"the connection to {url} was lost: {_reason(error)}",
             remedy="try again; a sandbox that still lives is found again with Sandbox.connect(id)",
-        ) from error
+        )
+    raise problem
 
 
 def refusal(status: int, body: bytes, header: Callable[[str], str | None], url: str) -> DayflyError:
@@ -185,31 +211,40 @@ def refusal(status: int, body: bytes, header: Callable[[str], str | None], url: 
 
 
 def _reason(error: Exception) -> str:
-    return f"{str(error) or type(error).__name__:.200}"
+    first, *_ = str(error).splitlines() or [type(error).__name__]
+    return first[:200]
 
 
 def _tls(address: Address) -> ssl.SSLContext | None:
     try:
-        import httpx
+        import aiohttp  # noqa: F401 - loaded here, where it can be said that it is missing
     except ImportError as error:
         raise HostError(
-            "a sandbox over a URL needs httpx, which is not installed", remedy="pip install 'dayfly[client]'"
+            "a sandbox over a URL needs aiohttp, which is not installed", remedy="pip install 'dayfly[client]'"
         ) from error
-    return None if address.is_plain else httpx.create_ssl_context()
+    import ssl
+
+    return None if address.is_plain else ssl.create_default_context()
 
 
-def _client(address: Address, tls: ssl.SSLContext | None) -> httpx.AsyncClient:
+def _proxy(address: Address) -> str | None:
     """Without TLS no proxy of the environment is used: it would see the key."""
-    import httpx
+    if address.is_plain or proxy_bypass(urlsplit(address.url).hostname or ""):
+        return None
+    proxies = getproxies()
+    return proxies.get("https") or proxies.get("all")
 
-    return httpx.AsyncClient(
+
+def _session(address: Address, tls: ssl.SSLContext | None) -> aiohttp.ClientSession:
+    import aiohttp
+
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_CONNECTION_SECONDS, ssl=tls or True),
         headers={"authorization": f"Bearer {address.key}", "accept-encoding": "identity"},
-        verify=tls or False,
-        trust_env=tls is not None,
-        follow_redirects=False,
-        limits=httpx.Limits(
-            max_connections=None, max_keepalive_connections=20, keepalive_expiry=IDLE_CONNECTION_SECONDS
-        ),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        read_bufsize=READ_SIZE,
+        trust_env=False,
     )
 
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from dayfly.client.backend import ProcessSink
-from dayfly.client.remote.ahead import Ahead, Handing
+from dayfly.client.remote.ahead import Handing
+from dayfly.client.remote.events import Events
 from dayfly.client.remote.failures import BadAnswer
 from dayfly.client.remote.held import Held
 from dayfly.client.remote.values import Fields, read_process, read_process_result
@@ -22,7 +23,7 @@ MOST_PID = 2**31 - 1
 class RemoteProcess:
     """A command under way, attached to its output. See ``dayfly.client.backend.ProcessHandle``."""
 
-    def __init__(self, held: Held, events: Ahead[Fields], pid: int, sink: ProcessSink | None, handing: Handing) -> None:
+    def __init__(self, held: Held, events: Events, pid: int, sink: ProcessSink | None, handing: Handing) -> None:
         self.pid = pid
         self._held = held
         self._events = events
@@ -40,7 +41,7 @@ class RemoteProcess:
                     await self._take(kind, event.data("data"))
                 elif kind == "end":
                     return self._result(event.part("result"))
-            raise BadAnswer("a command's stream has no end")  # events() raises before: it gives an end, or an error
+            raise BadAnswer("a command's stream has no end")  # the events raise before: there is an end, or an error
         finally:
             await self._events.close()
 
@@ -135,7 +136,7 @@ class ProcessCalls:
     async def _begin(
         self, method: str, path: str, sink: ProcessSink | None, seconds: float | None, **how: object
     ) -> RemoteProcess:
-        events = Ahead(self._held.events(method, path, **how))
+        events = Events(self._held, method, path, **how)
         try:
             first = await events.next()
             if first is None or first.text("type") != "started":

@@ -25,7 +25,7 @@ UNDO_SECONDS = 6.0
 
 
 class Server:
-    """Used on one event loop. Implements ``dayfly.client.backend.Opener``. Raises ``HostError`` if httpx is missing."""
+    """Used on one event loop. Implements ``dayfly.client.backend.Opener``. Raises ``HostError`` if aiohttp is missing."""
 
     def __init__(self, address: Address) -> None:
         self._http = Http(address)
