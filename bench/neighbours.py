@@ -40,6 +40,9 @@ HOGS = (
 )
 
 
+SETTLE_SECONDS = 3.0
+"""From the first word of each: what is measured is how they go on, and not how they start."""
+
 KINDS = (
     ("alone", ()),
     ("beside 8 floods", FLOODS),
@@ -48,7 +51,7 @@ KINDS = (
 )
 
 
-def neighbours(rounds: int, runs: int = 200) -> Samples:
+def neighbours(rounds: int, runs: int = 400) -> Samples:
     """The 99th percentile of trivial runs: alone, beside either kind, and beside all of them. They take turns, and so does
     a bare runsc, which no server and no client stands before: what the machine itself has left for a neighbour."""
     found: Samples = {}
@@ -111,6 +114,7 @@ def busy(url: str, key: str, client: httpx.Client, codes: Sequence[str]) -> Iter
     try:
         assert callers.stdout
         assert callers.stdout.readline() == b"all of them run\n"
+        time.sleep(SETTLE_SECONDS if codes else 0.0)
         yield
     finally:
         callers.terminate()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from dayfly.sandbox.turns import Turns, turns
+from dayfly.sandbox.turns import LITTLE, MUCH, Turns, turns
 
 
 async def test_whoever_wants_little_waits_for_one_of_many() -> None:
@@ -25,6 +25,19 @@ async def test_whoever_wants_little_waits_for_one_of_many() -> None:
     for one in floods:
         one.cancel()
     await asyncio.gather(*floods, return_exceptions=True)
+
+
+async def test_pieces_are_small_only_where_others_wait() -> None:
+    shared = Turns()
+    assert shared.piece == MUCH
+    await shared.next()
+    assert shared.piece == MUCH, "nobody else is there"
+    waiting = [asyncio.ensure_future(shared.next()) for _ in range(3)]
+    await asyncio.sleep(0)
+    assert shared.piece == LITTLE
+    waiting[0].cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert shared.piece == MUCH
 
 
 async def test_one_who_gave_up_keeps_nobody_from_it() -> None:

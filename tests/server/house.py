@@ -43,6 +43,7 @@ class House:
     services: Services
     loop: asyncio.AbstractEventLoop
     journal: Path
+    writer: Journal
     directory: Path
     wall: list[float] = field(default_factory=lambda: [0.0])
     clients: list[httpx.Client] = field(default_factory=list)
@@ -69,7 +70,12 @@ class House:
 
     def entries(self, kind: str) -> list[Any]:
         """What the journal has of a kind."""
-        return [one.entry for one in Reader(self.journal).entries() if one.entry.kind == kind]
+        return [one.entry for one in self.reader().entries() if one.entry.kind == kind]
+
+    def reader(self) -> Reader:
+        """Of the journal, when all that has happened is in it."""
+        self.writer._do(lambda: 0).result(30)
+        return Reader(self.journal)
 
 
 def an_allowance(tenant: str) -> Allowance:
@@ -117,7 +123,9 @@ async def _live(
     listener = Listener.bind(configuration)
     loop = asyncio.get_running_loop()
     ready.append(
-        House(listener.url, Keys(keys_file, now=lambda: wall[0]), services, loop, journal_file, directory, wall)
+        House(
+            listener.url, Keys(keys_file, now=lambda: wall[0]), services, loop, journal_file, journal, directory, wall
+        )
     )
     started.set()  # it listens already: a client waits until it is served
     try:

@@ -81,5 +81,5 @@ def test_an_administrator_can_have_their_contents_erased_and_nobody_elses(server
 
 
 def contents(server: House) -> list[bytes]:
-    reader = Reader(server.journal)
+    reader = server.reader()
     return [one.data for row in reader.entries() for one in reader.contents(row.id)]

@@ -32,9 +32,6 @@ from dayfly.wire.operations import Operation
 
 __all__ = ["Link", "LinkLost"]
 
-READ_SIZE = 512 * 1024
-"""Bytes per read: a pipe buffer of the size that the boundary asks for."""
-
 LONG_CALLS = MAX_CHANNELS - 16
 """Calls of unbounded length (runs, commands, watches, ports) at once; the rest of the channels stays for short ones."""
 
@@ -204,7 +201,7 @@ class Link:
     async def _read(self) -> None:
         error: ProtocolError | None = None
         try:
-            while data := await self._stream.read(READ_SIZE):
+            while data := await self._stream.read(turns().piece):
                 self._heard = asyncio.get_running_loop().time()
                 if len(data) >= BULK:
                     await turns().next()

@@ -12,6 +12,9 @@ BULK = 16 * 1024
 """Bytes read at once that wait for their turn. Handing on 64 KiB takes a server a millisecond or two, a small answer a tenth."""
 
 
+MUCH, LITTLE = 512 * 1024, 64 * 1024
+"""Bytes of a piece: of a stream by itself, where fewer and larger ones are faster, and of one among several."""
+
 BETWEEN = 4
 """Turns of the loop from one piece to the next: an answer takes some fifteen, and an empty one a fiftieth of a piece's time."""
 
@@ -21,10 +24,20 @@ class Turns:
 
     def __init__(self) -> None:
         self._taken = asyncio.Lock()
+        self._waiting = 0
+
+    @property
+    def piece(self) -> int:
+        """Bytes to read at once: less where others wait for their turn."""
+        return MUCH if self._waiting == 0 else LITTLE
 
     async def next(self) -> None:
         """Return so that ``BETWEEN`` turns of the loop have passed since any other caller did; in the order of the calls."""
-        await self._taken.acquire()
+        self._waiting += 1
+        try:
+            await self._taken.acquire()
+        finally:
+            self._waiting -= 1
         self._pass(BETWEEN)
 
     def _pass(self, turns: int) -> None:
