@@ -7,11 +7,15 @@ import stat
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from dayfly.limits import LONGEST_LIFE, Checked, Limits, Unfit
 
-__all__ = ["DEFAULT_IMAGE", "DataMount", "Policy", "parse_policy"]
+__all__ = ["AS_KEPT", "DEFAULT_IMAGE", "DataMount", "Policy", "parse_policy"]
+
+AS_KEPT = {"kept": True}
+"""pydantic's context for a policy that was checked when it was given, and is read back: this machine's files are not looked at.
+They are where it is used again."""
 
 DEFAULT_IMAGE = "data"
 
@@ -61,9 +65,11 @@ class DataMount(Checked):
 
     @field_validator("source")
     @classmethod
-    def _safe_source(cls, source: Path) -> Path:
+    def _safe_source(cls, source: Path, info: ValidationInfo) -> Path:
         if not source.is_absolute():
             raise Unfit(f"mount source must be absolute: {str(source)!r}", "write the whole path, from / on")
+        if info.context == AS_KEPT:
+            return source
         try:
             real = source.resolve(strict=True)
             mode = real.stat().st_mode

@@ -16,6 +16,7 @@ from dayfly.errors import (
     HostError,
     InputError,
     OutOfSpace,
+    PolicyError,
     SandboxEnded,
 )
 from dayfly.limits import GIB, LONGEST_PAUSE, MOST_FORKS, Limits
@@ -24,7 +25,7 @@ from dayfly.manager.paused import Remembered
 from dayfly.manager.pauses import AT_ONCE
 from dayfly.manager.shelf import RESERVE, Shelf
 from dayfly.manager.tenants import CEASE_SECONDS, LOOK_SECONDS
-from dayfly.policy import Policy
+from dayfly.policy import DataMount, Policy
 from dayfly.spec import EndReason
 from tests.manager.house import House, house
 
@@ -256,6 +257,23 @@ async def test_one_whose_agent_is_gone_cannot_go_on_and_says_so(home: House) -> 
     assert (made, mine.end_reason) == (True, EndReason.SNAPSHOT_MISMATCH)
     assert mine.end_detail == "the snapshot is of another agent"
     assert other.state == "ready"
+
+
+async def test_one_whose_data_is_not_there_for_now_stays_paused_and_says_so(home: House, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    mine = await a_paused_one(home, mounts=[DataMount(source=data, target="/data")])
+    data.rename(tmp_path / "away")
+    with pytest.raises(PolicyError, match="mount source cannot be used"):
+        await home.tenants.resume(mine)
+    (tmp_path / "data").symlink_to("/etc")
+    with pytest.raises(PolicyError, match="system path"):
+        await home.tenants.resume(mine)
+    assert mine.state == "paused"
+    data.unlink()
+    (tmp_path / "away").rename(data)
+    await home.tenants.resume(mine)
+    assert (await mine.life.execute("after")).stdout == "after"
 
 
 async def test_one_that_ends_while_it_is_resumed_is_still_paused(home: House, monkeypatch: pytest.MonkeyPatch) -> None:

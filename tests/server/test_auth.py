@@ -118,6 +118,7 @@ def test_wrong_keys_are_limited_in_rate_and_right_ones_pass(server: House, clien
 def test_a_tenant_reads_its_own_part_of_the_journal(server: House, client: httpx.Client, sandbox: str) -> None:
     client.post(f"{sandbox}/executions", json={"code": "print('journalled')"})
     chain, admin = sandbox[-32:], server.client("t", "admin")
+    server.reader()  # waits until it is written
     page = admin.get("/v1/journal", params={"chain": chain}).json()
     kinds = [entry["kind"] for entry in page["entries"]]
     assert [kind for kind in kinds if kind.startswith("execution")] == ["execution.started", "execution.ended"]

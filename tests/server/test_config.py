@@ -7,8 +7,9 @@ import logging
 import re
 import subprocess
 import sys
+import threading
 import tomllib
-from io import StringIO
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from dayfly.cli.serve import LIBRARIES, configured
 from dayfly.errors import HostError, InputError
 from dayfly.limits import GIB, MIB
-from dayfly.server import Configuration, Readiness, load_configuration, start_logging
+from dayfly.server import Configuration, Readiness, load_configuration, logs, start_logging
 from dayfly.server.logs import log, log_request
 from dayfly.server.serving import Listener
 
@@ -137,8 +138,8 @@ async def test_whether_it_is_ready_is_looked_at_now_and_then() -> None:
 
 
 def test_the_log_is_json_without_values() -> None:
-    stream = StringIO()
-    start_logging(stream)
+    stream = BytesIO()
+    end = start_logging(stream.write)
     try:
         log_request({"path": "/v1/sandboxes/secret-id", "method": "GET", "query_string": b"path=secret"}, 200, 0.5)
         try:
@@ -146,13 +147,40 @@ def test_the_log_is_json_without_values() -> None:
         except ValueError:
             log.exception("failed")
         log_request({"route": type("R", (), {"path": "/healthz"})}, 200, 0.5)
+        end()
     finally:
         log.handlers, log.propagate = [], True
         logging.getLogger("uvicorn").handlers = []
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert [line["event"] for line in lines] == ["request", "failed"]
     assert (lines[0]["status"], lines[1]["error"]) == (200, "ValueError")
-    assert "secret" not in stream.getvalue()
+    assert b"secret" not in stream.getvalue()
+
+
+def test_a_log_that_nobody_reads_holds_up_nobody_and_says_how_much_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "MOST_WAITING", 5)
+    reads, stream = threading.Event(), BytesIO()
+
+    def write(line: bytes) -> None:
+        assert reads.wait(60)
+        stream.write(line)
+
+    end = start_logging(write)
+    try:
+        for number in range(50):
+            log.info("said", extra={"facts": {"number": number}})
+        reads.set()
+        while log.handlers[0].queue.qsize():  # type: ignore[attr-defined]
+            pass
+        log.info("last")
+        end()
+    finally:
+        log.handlers, log.propagate = [], True
+        logging.getLogger("uvicorn").handlers = []
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [line["number"] for line in lines[:-1]] == list(range(len(lines) - 1))
+    assert lines[-1]["event"] == "last"
+    assert lines[-1]["lines_dropped"] == 50 - (len(lines) - 1) > 0
 
 
 def test_what_reads_keys_and_the_journal_loads_no_web_framework() -> None:

@@ -10,6 +10,7 @@ import sys
 import time
 from contextlib import ExitStack
 from importlib.util import find_spec
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -70,10 +71,10 @@ async def _serve(configuration: Configuration) -> None:
     from dayfly.server.serving import Listener
     from dayfly.server.serving import serve as answer
 
-    start_logging(sys.stderr)
     stop = _stopped_by_signals()
     places = Places.of(configuration)
     with ExitStack() as open_now:
+        open_now.callback(start_logging(FileIO(sys.stderr.fileno(), "wb", closefd=False).write))
         keys = Keys(places.state)
         open_now.callback(keys.close)
         _check_keys(keys, configuration)

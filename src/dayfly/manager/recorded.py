@@ -86,6 +86,35 @@ class _Tap:
         return {name: head for name, head in self._heads.items() if head}
 
 
+class _Command:
+    """What the journal hears of one command. One that is left may be connected to again; else its sandbox's end is its own."""
+
+    def __init__(self, record: Record, number: int) -> None:
+        self._record = record
+        self._number = number
+        self._given = _Measured()
+
+    def given(self, data: bytes) -> None:
+        self._given.add(data)
+
+    def left(self, pid: int) -> None:
+        self._record.note("process.left", {"number": self._number, "pid": pid, "stdin": self._given.facts})
+
+    def ended(self, pid: int, done: ProcessResult) -> None:
+        facts = {
+            "number": self._number,
+            "pid": pid,
+            "outcome": done.outcome.value,
+            "exit_code": done.exit_code,
+            "signal": done.signal,
+            "duration": round(done.duration, 6),
+            "stdin": self._given.facts,
+            "stdout": _measured_of(done.stdout),
+            "stderr": _measured_of(done.stderr),
+        }
+        self._record.note("process.ended", facts)
+
+
 class RecordedLife(Life):
     """``record`` is set when it becomes somebody's; without one it is a plain ``Life``."""
 
@@ -142,22 +171,20 @@ class RecordedLife(Life):
         except BaseException as error:
             self.record.note("process.failed", {"number": number, "error": type(error).__name__})
             raise
-        process.on_end(lambda pid, done: self._note_process(number, pid, done))
+        process.tell(_Command(self.record, number))
         return process
 
-    def _note_process(self, number: int, pid: int, done: ProcessResult) -> None:
-        assert self.record is not None
-        facts = {
-            "number": number,
-            "pid": pid,
-            "outcome": done.outcome.value,
-            "exit_code": done.exit_code,
-            "signal": done.signal,
-            "duration": round(done.duration, 6),
-            "stdout": _measured_of(done.stdout),
-            "stderr": _measured_of(done.stderr),
-        }
-        self.record.note("process.ended", facts)
+    async def connect_process(self, pid: int, **options: Any) -> Any:
+        """See ``Life.connect_process``."""
+        if self.record is None:
+            return await super().connect_process(pid, **options)
+        self._ensure_live()
+        self.record.check()
+        process = await super().connect_process(pid, **options)
+        number = self._next_number()
+        self.record.note("process.connected", {"number": number, "pid": pid})
+        process.tell(_Command(self.record, number))
+        return process
 
     async def read_file(self, path: str, **options: Any) -> AsyncIterator[bytes]:
         """See ``Life.read_file``."""

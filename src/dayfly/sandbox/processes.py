@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import signal as signals
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 from dayfly.errors import InputError
@@ -20,7 +20,7 @@ from dayfly.wire import operations as ops
 from dayfly.wire.errors import ProtocolError
 from dayfly.wire.messages import Data, Event, Message
 
-__all__ = ["ProcessCalls", "ProcessSink", "RunningProcess"]
+__all__ = ["ProcessCalls", "ProcessListener", "ProcessSink", "RunningProcess"]
 
 HIGHEST_SIGNAL = 64
 
@@ -28,6 +28,19 @@ HIGHEST_SIGNAL = 64
 class ProcessSink(Protocol):
     async def stdout(self, data: bytes) -> None: ...
     async def stderr(self, data: bytes) -> None: ...
+
+
+class ProcessListener(Protocol):
+    """Hears of what concerns a command, without a say in it."""
+
+    def given(self, data: bytes) -> None:
+        """It was given that as input."""
+        ...
+
+    def ended(self, pid: int, result: ProcessResult) -> None: ...
+    def left(self, pid: int) -> None:
+        """It goes on, and nobody here follows it any more."""
+        ...
 
 
 class RunningProcess:
@@ -38,6 +51,7 @@ class RunningProcess:
         self._inside = inside
         self._call = call
         self._sink = sink
+        self._listener: ProcessListener | None = None
         self._budget = Budget(output)
         self._out: list[bytes] = []
         self._err: list[bytes] = []
@@ -110,12 +124,13 @@ class RunningProcess:
         """How it ended. Cancelling the wait leaves the process alone."""
         return await asyncio.shield(self._following)
 
-    def on_end(self, hear: Callable[[int, ProcessResult], None]) -> None:
-        """Have ``hear`` called with its pid and result; never, for one that is left to itself."""
+    def tell(self, listener: ProcessListener) -> None:
+        """Have it told from now on."""
+        self._listener = listener
 
         def look(done: asyncio.Task[ProcessResult]) -> None:
             if not done.cancelled() and done.exception() is None:
-                hear(self.pid, done.result())
+                listener.ended(self.pid, done.result())
 
         self._following.add_done_callback(look)
 
@@ -128,6 +143,8 @@ class RunningProcess:
         """Raises ``BrokenPipeError`` when the command has ended, ``SandboxEnded`` when the sandbox has."""
         if not await self._inside.send(self._call, data):
             raise BrokenPipeError("the command has ended")
+        if self._listener is not None:
+            self._listener.given(data)
 
     async def close_stdin(self) -> None:
         self._call.send_eof(ops.STDIN)
@@ -166,6 +183,8 @@ class RunningProcess:
         self._call.abandon()
         self._following.cancel()
         await asyncio.gather(self._following, return_exceptions=True)
+        if self._listener is not None and self._following.cancelled():
+            self._listener.left(self.pid)
 
 
 class ProcessCalls:

@@ -5,13 +5,22 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import MutableMapping
+import queue
+import threading
+from collections.abc import Callable, MutableMapping
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from logging.handlers import QueueHandler, QueueListener
+from typing import Any, cast
 
 __all__ = ["JsonLines", "log", "log_request", "start_logging"]
 
 log = logging.getLogger("dayfly.server")
+
+MOST_WAITING = 10_000
+"""Lines that wait for whoever reads the log: some two megabytes."""
+
+END_SECONDS = 2.0
 
 QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
 """Asked every few seconds by programs; told of only when they fail."""
@@ -28,14 +37,54 @@ class JsonLines(logging.Formatter):
         return json.dumps(told | getattr(record, "facts", {}))
 
 
-def start_logging(stream: TextIO) -> None:
-    """Let dayfly's server and uvicorn write to ``stream``, and nobody else."""
-    handler = logging.StreamHandler(stream)
+class _Ahead(QueueHandler):
+    """Leaves the writing to another thread. What that cannot keep up with is left out, and counted in the next line."""
+
+    queue: queue.Queue[logging.LogRecord]
+    dropped = 0
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        if self.dropped:
+            record.msg = f'{record.msg[:-1]}, "lines_dropped": {self.dropped}}}'
+        try:
+            self.queue.put_nowait(record)
+        except queue.Full:
+            self.dropped += 1
+        else:
+            self.dropped = 0
+
+
+class _Writer:
+    """The other thread's part. No ``logging.Handler``: at exit Python waits for those, and this one may be held up for ever."""
+
+    level = logging.NOTSET
+
+    def __init__(self, write: Callable[[bytes], object]) -> None:
+        self._write = write
+
+    def handle(self, record: logging.LogRecord) -> None:
+        with suppress(OSError):  # nobody reads any more
+            self._write(record.msg.encode() + b"\n")
+
+
+def start_logging(write: Callable[[bytes], object]) -> Callable[[], None]:
+    """Have what dayfly's server and uvicorn say written with ``write``, which may block: that holds up nobody. Returns what ends
+    it: lines that wait are written, if that takes less than ``END_SECONDS``."""
+    handler = _Ahead(queue.Queue(MOST_WAITING))
     handler.setFormatter(JsonLines())
+    listener = QueueListener(handler.queue, cast(logging.Handler, _Writer(write)))
+    listener.start()
     for name, level in (("dayfly.server", logging.INFO), ("uvicorn", logging.WARNING)):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(level)
+
+    def end() -> None:
+        ending = threading.Thread(target=listener.stop, daemon=True)
+        ending.start()
+        ending.join(END_SECONDS)
+
+    return end
 
 
 def log_request(scope: MutableMapping[str, Any], status: int, seconds: float) -> None:

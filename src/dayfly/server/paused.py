@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from dayfly.errors import InputError
 from dayfly.manager import Paused
+from dayfly.policy import AS_KEPT
 from dayfly.server.logs import log
 from dayfly.server.state import writing
 
@@ -40,7 +41,7 @@ class PausedRecords:
         with writing(self._path) as state:
             for sandbox, record in state.execute("SELECT id, record FROM paused").fetchall():
                 try:
-                    yield self._here(_records.validate_json(record))
+                    yield self._here(_records.validate_json(record, context=AS_KEPT))
                 except (ValidationError, InputError) as error:
                     log.warning("a paused sandbox cannot be read", extra={"facts": {"why": type(error).__name__}})
                     state.execute("DELETE FROM paused WHERE id = ?", (sandbox,))
