@@ -7,6 +7,7 @@ caller gets another. Refilling goes one at a time, and never makes a claim wait.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -33,9 +34,12 @@ CLAIM_SECONDS = 2.0
 RETIREMENT_MARGIN = 60.0
 """Seconds beyond a spare's age until the sandbox's own clocks would end it: retiring comes first, also on a busy machine."""
 
+ADOPTING = max(2, len(os.sched_getaffinity(0)))
+"""Claims that are dealt with at a time. Of sixteen that come at once, the first are not to wait until all of them are thawed."""
+
 REFILL_PAUSE = 0.1
-"""Seconds after a claim before the next one is opened while others are left: opening takes a core, and whoever has just
-claimed one is about to use it."""
+"""Seconds after a claim before the next one is opened: opening takes a core, and whoever has just claimed one is about to use
+it. Also when it was the last: of sixteen who come at once, none is to wait for a seventeenth."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds between attempts to open one when the machine refuses: doubled each time."""
@@ -62,6 +66,7 @@ class Spares:
             self._mould = Mould(snapshots, self._warm_one, partial(self._restored, restore))
         self._ready: deque[tuple[float, RecordedLife]] = deque()  # when it was opened; the oldest first
         self._changed = asyncio.Event()
+        self._adopting = asyncio.Semaphore(ADOPTING)
         self._watching: dict[RecordedLife, asyncio.Task[None]] = {}
         self._refill_at = 0.0
         self._filling = asyncio.ensure_future(self._fill())
@@ -94,7 +99,7 @@ class Spares:
 
     async def _adopted(self, life: RecordedLife, policy: Policy, env: Mapping[str, str]) -> bool:
         try:
-            async with asyncio.timeout(CLAIM_SECONDS):
+            async with self._adopting, asyncio.timeout(CLAIM_SECONDS):
                 await life.adopt(policy, env)
         except (DayflyError, TimeoutError):
             await life.kill(EndReason.CRASHED, "it did not answer when it was claimed")
@@ -131,7 +136,7 @@ class Spares:
             await self._retire()
             if len(self._ready) >= self.template.spares:
                 await self._next_change(self._until_retirement())
-            elif (wait := self._refill_at - asyncio.get_running_loop().time()) > 0 and self._ready:
+            elif (wait := self._refill_at - asyncio.get_running_loop().time()) > 0:
                 await asyncio.sleep(wait)
                 self._refill_at = 0.0  # once: many claims in a row must not put it off for ever
             elif await self._add():

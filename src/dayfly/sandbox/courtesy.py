@@ -74,7 +74,7 @@ class Courtesy:
         self._credit.call()
         self._settle(was)
         if was or self._timer is None:
-            self._look_in(SHORTEST)
+            self._look_in(max(SHORTEST, self._credit.left / self._cpus))
 
     def end(self) -> None:
         """It is gone."""

@@ -343,9 +343,9 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, SnapshotCalls):
 
     def _starved(self, now: float) -> bool:
         """Whether the cell used its CPUs since the agent fell silent, or left them to others; only looked at when that is
-        some time ago."""
+        some time ago, and somebody waits for it."""
         heard = self._link.last_heard
-        if now - heard < PING_SECONDS / 2:
+        if not self._deadlines.calls or now - max(heard, self._deadlines.last_call) < PING_SECONDS / 2:
             return False
         if self._courtesy.was_behind(SILENCE_SECONDS):
             return True

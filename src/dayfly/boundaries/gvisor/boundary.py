@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import threading
 from collections.abc import Mapping
@@ -99,7 +100,7 @@ class GvisorBoundary:
 
     async def restore(self, snapshot: Snapshot, spec: SandboxSpec) -> Cell:
         plan = replace(self._plan(spec), image=snapshot.directory)
-        snapshot.require(_identity(plan))
+        snapshot.require(await asyncio.to_thread(_identity, plan))  # it reads and digests the agent
         return await self._start(plan)
 
     async def _start(self, plan: Plan) -> Cell:
