@@ -40,18 +40,29 @@ def test_the_start_costs_nothing_and_what_comes_after_does() -> None:
 def test_short_runs_one_after_the_other_never_step_behind() -> None:
     credit, used = Credit(), 0.0
     for number in range(1000):
-        credit.call()
-        used += PER_CALL / 2
-        credit.look(number * 0.01, used)
+        credit.call(number * 0.005)
+        used += 0.0024
+        credit.look(number * 0.005, used)
         assert not credit.behind
 
 
 def test_a_call_brings_it_forward_for_a_moment() -> None:
     credit = spent()
-    credit.call()
+    credit.call(0.0)
     assert not credit.behind
-    credit.look(0.0, SPENT + PER_CALL)
+    credit.look(0.0, SPENT + 2 * PER_CALL)
     assert credit.behind
+
+
+def test_many_calls_buy_a_hog_no_more_than_half_a_cpu() -> None:
+    credit, used, forward = spent(), SPENT, 0.0
+    for number in range(1, 10_001):
+        now = number * 0.001
+        credit.call(now)
+        if not credit.behind:
+            used, forward = used + 0.001, forward + 0.001
+        credit.look(now, used)
+    assert 0.4 * 10 < forward < 0.6 * 10
 
 
 @pytest.mark.parametrize(("share", "behind"), [(0.0, False), (SHARE / 2, False), (SHARE, True), (1.0, True)])
@@ -69,7 +80,7 @@ def test_what_is_in_hand_is_bounded_whatever_happens(steps: list[tuple[float, fl
     credit, now, used = Credit(), 0.0, 0.0
     for step in steps:
         if step is None:
-            credit.call()
+            credit.call(now)
         else:
             now, used = now + step[0], used + step[1]
             credit.look(now, used)
@@ -106,23 +117,36 @@ async def test_a_run_that_goes_on_steps_behind_and_a_short_one_beside_it_brings_
         running.cancel()
 
 
-async def test_one_that_starves_behind_the_others_gets_a_moment_now_and_then() -> None:
+@pytest.mark.parametrize("share", [SHARE / 100, 0.0])
+async def test_one_that_starves_behind_the_others_gets_a_moment_now_and_then(share: float) -> None:
     async with living(forever, **LIMITS) as (life, cell):
         running = asyncio.ensure_future(life.execute("long"))
         await burn(cell, 1.0)
         assert cell.behind
-        await burn(cell, 3 * LONGEST, cpus=SHARE / 100)
+        await burn(cell, 3 * LONGEST, cpus=share)
         assert not cell.behind
+        await burn(cell, 1.0)
+        assert cell.behind, "it is still looked at"
         running.cancel()
 
 
-async def test_one_in_which_nothing_runs_is_not_looked_at() -> None:
-    async with living(stopped, **LIMITS) as (life, _):
+async def test_one_that_is_frozen_is_not_looked_at_until_somebody_calls() -> None:
+    async with living(stopped, **LIMITS) as (life, cell):
+        cell.agent.busy = False
         assert (await life.execute("1")).ok
         await asyncio.sleep(10 * LONGEST)
         assert life._courtesy._timer is None
         assert (await life.execute("1")).ok
         assert life._courtesy._timer is not None
+
+
+async def test_where_nobody_can_step_behind_nobody_is_given_time_for_it() -> None:
+    async with living(forever, **LIMITS) as (life, cell):
+        cell.step_behind = lambda behind: False  # type: ignore[method-assign]
+        running = asyncio.ensure_future(life.execute("long"))
+        await burn(cell, 1.0)
+        assert not life._courtesy.was_behind(SILENCE_SECONDS)
+        running.cancel()
 
 
 async def test_an_agent_that_may_have_waited_for_others_is_given_more_time_to_answer_but_not_for_ever() -> None:

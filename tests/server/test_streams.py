@@ -107,6 +107,44 @@ async def test_a_slow_reader_holds_up_who_writes_and_nothing_is_added(reader: Re
 
 
 @held
+async def test_what_comes_while_a_reader_is_slow_goes_soon_after_it_has_caught_up(reader: Reader) -> None:
+    await asyncio.sleep(1.5 * START_SECONDS)
+    reader.reads.clear()
+    await reader.lines.write({})
+    await asyncio.sleep(1)
+    await reader.lines.write({})
+    await asyncio.sleep(1)
+    reader.reads.set()
+    await asyncio.sleep(2 * GATHER_SECONDS)
+    assert reader.bodies == [b'{"n":1}\n', b'{"n":2}\n']
+
+
+@held
+async def test_who_is_cancelled_while_a_reader_is_slow_takes_no_line_along(reader: Reader) -> None:
+    reader.reads.clear()
+    line = {"x": "y" * MOST_HELD}
+    writing = asyncio.ensure_future(reader.lines.write(line))
+    await asyncio.sleep(1)
+    writing.cancel()
+    await asyncio.wait({writing})
+    assert writing.cancelled()
+    reader.reads.set()
+    await reader.lines.write({})
+    await reader.lines.end()
+    assert [json.loads(one)["n"] for one in b"".join(reader.bodies).splitlines()] == [1, 2]
+
+
+@held
+async def test_what_is_said_after_the_end_goes_nowhere_and_wakes_nobody(reader: Reader) -> None:
+    await reader.lines.end()
+    await reader.lines.write({})
+    await reader.lines.flush()
+    await asyncio.sleep(3 * ALIVE_SECONDS)
+    assert reader.bodies == [b""]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@held
 async def test_when_nobody_reads_any_more_nothing_is_left_behind(reader: Reader) -> None:
     reader.reads.clear()
     await reader.lines.write({})
@@ -148,6 +186,19 @@ async def test_work_that_is_done_in_time_is_what_counts() -> None:
     assert await unless_gone(_never, work()) == 7
     assert await unless_gone(_at_once, work()) == 7
     await asyncio.sleep(0)
+
+
+async def test_work_that_makes_something_else_of_it_leaves_no_cancellation_behind() -> None:
+    async def work() -> int:
+        try:
+            return int(await _never())
+        except asyncio.CancelledError:
+            return 7
+
+    assert await unless_gone(_at_once, work()) == 7
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
 
 
 async def test_whoever_is_cancelled_stays_cancelled() -> None:

@@ -112,8 +112,8 @@ class Cell(Protocol):
         """Continue after ``freeze``. Idempotent."""
         ...
 
-    def step_behind(self, behind: bool) -> None:
-        """Run only where no other cell wants to, or like any other again. Nothing where it is not offered."""
+    def step_behind(self, behind: bool) -> bool:
+        """Run only where no other cell wants to, or like any other again. False, and nothing, where that is not offered."""
         ...
 
     async def snapshot(self, directory: Path) -> Snapshot:

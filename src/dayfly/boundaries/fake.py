@@ -205,8 +205,9 @@ class FakeCell:
     def thaw(self) -> None:
         """See ``freeze``."""
 
-    def step_behind(self, behind: bool) -> None:
+    def step_behind(self, behind: bool) -> bool:
         """Not offered."""
+        return False
 
     async def snapshot(self, directory: Path) -> Snapshot:
         raise _no_snapshots()

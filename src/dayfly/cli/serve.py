@@ -108,6 +108,7 @@ async def _serve(configuration: Configuration) -> None:
             today = int(time.time() // DAY * DAY * 1e9)
             await tenants.recover(unended, reader.cpu_seconds_since(today))
             app = create_app(services)
+            gc.collect()
             gc.freeze()  # what is there now stays: looking through it took 30 ms now and then, and everybody waited
             say(f"listening on {listener.url}")
             sys.stdout.flush()

@@ -184,7 +184,7 @@ class Journal:
         while not ended:
             batch: list[_Order] = []
             order = self._orders.get()
-            if isinstance(order, _Order):
+            if isinstance(order, _Order) and self._orders.qsize() < MAX_BATCH:
                 self._closed.wait(GATHER_SECONDS)
             while isinstance(order, _Order):
                 batch.append(order)

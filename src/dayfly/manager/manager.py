@@ -168,7 +168,10 @@ class Manager:
         """Go on with a paused one, by its id. Raises ``InputError``, ``SnapshotMismatch`` where it cannot go on any more,
         and what ``open`` raises; it stays paused then. ``SandboxEnded`` if it was paused for too long."""
         paused = await self.pauses.find(sandbox)
-        Policy.model_validate(paused.policy.model_dump())  # what it mounts may have changed since
+        policy = await asyncio.to_thread(
+            Policy.model_validate, paused.policy.model_dump()
+        )  # what it mounts may have changed
+        paused = replace(paused, policy=policy)
         if not await asyncio.to_thread(paused.agent.exists):
             raise SnapshotMismatch(("agent",))
 

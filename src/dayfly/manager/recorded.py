@@ -87,7 +87,7 @@ class _Tap:
 
 
 class _Command:
-    """What the journal hears of one command. One that is left may be connected to again; else its sandbox's end is its own."""
+    """What the journal hears of one command. Of one that was left, only if it is connected to again, or that its sandbox ended."""
 
     def __init__(self, record: Record, number: int) -> None:
         self._record = record

@@ -411,8 +411,9 @@ class Tenants:
     async def _keep_budgets(self) -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            for one in list(self._registry.live()):
-                self._charge(one)
+            for one in self._registry.live():
+                if one.state == "ready":  # it may have ended while others were looked at, and then all of it is charged
+                    self._charge(one)
                 await asyncio.sleep(0)  # of a thousand, nobody waits for all
             for one in self._overspent():
                 with suppress(DayflyError):

@@ -2,12 +2,14 @@
 
 A sandbox has a little CPU time in hand; it gets more with each call, and slowly with time. While it has some it is like any
 other. When that is used up it runs only where nobody else wants to, until it has gained some again. So a run of a moment
-does not wait for those that go on for minutes, and they get what is left: all of it, where nobody else is.
+does not wait for those that go on for minutes, and they get what is left: all of it, where nobody else is. Where a boundary
+does not offer that, all of this counts for nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from dayfly.boundaries.base import Cell
 
@@ -18,6 +20,10 @@ BURST = 0.25
 
 PER_CALL = 0.02
 """CPU seconds that a call brings. A trivial run uses 0.003."""
+
+CALLS_SHARE, CALLS_BURST = 0.5, 0.1
+"""CPU seconds that calls bring in a second at most, and at once: as many trivial runs as can be made one after the other use
+less. Many calls that want nothing are not to buy a hog its place."""
 
 SHARE = 0.02
 """CPU seconds that a second brings: what a sandbox has of the machine at least, however many others want it."""
@@ -34,13 +40,19 @@ class Credit:
         self.behind = False
         """Whether the others go first."""
         self._seen: tuple[float, float] | None = None
+        self._for_calls = CALLS_BURST
+        self._called = 0.0
 
-    def call(self) -> None:
+    def call(self, now: float) -> None:
         """Somebody wants something of it."""
-        self._add(PER_CALL)
+        self._for_calls = min(CALLS_BURST, self._for_calls + CALLS_SHARE * max(0.0, now - self._called))
+        self._called = now
+        brought = min(PER_CALL, self._for_calls)
+        self._for_calls -= brought
+        self._add(brought)
 
     def look(self, now: float, used: float) -> None:
-        """So much has been used by now. One that got its share while others went first gains nothing by it."""
+        """So much has been used by now. Time brings nothing to one that uses its share meanwhile, also behind the others."""
         then, before = self._seen or (now, used)
         self._seen = (now, used)
         self._add(SHARE * (now - then) - (used - before))
@@ -54,27 +66,28 @@ class Credit:
 
 
 class Courtesy:
-    """Has one cell step behind others and forward again, on the running loop. One that is frozen is not looked at."""
+    """Has one cell step behind others and forward again, on the running loop. While it ``is_frozen`` it is not looked at."""
 
-    def __init__(self, cell: Cell, cpus: float) -> None:
+    def __init__(self, cell: Cell, cpus: float, is_frozen: Callable[[], bool]) -> None:
         self._cell = cell
         self._cpus = cpus
+        self._is_frozen = is_frozen
         self._credit = Credit()
-        self._used = -1.0  # at the last look
-        self._forward_since = float("-inf")
+        self._behind = False  # really: not where that is not offered
+        self._changed = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
 
     def was_behind(self, seconds: float) -> bool:
         """Whether others went first at some time in the last so many seconds."""
-        return self._credit.behind or asyncio.get_running_loop().time() - self._forward_since < seconds
+        return self._behind or asyncio.get_running_loop().time() - self._changed < seconds
 
     def called(self) -> None:
         """A call begins."""
         was = self._credit.behind
-        self._credit.call()
+        self._credit.call(asyncio.get_running_loop().time())
         self._settle(was)
         if was or self._timer is None:
-            self._look_in(max(SHORTEST, self._credit.left / self._cpus))
+            self._look_in(self._pause)
 
     def end(self) -> None:
         """It is gone."""
@@ -86,16 +99,21 @@ class Courtesy:
         self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
 
     def _look(self) -> None:
-        was, before = self._credit.behind, self._used
-        self._used = used = self._cell.usage().cpu_seconds or 0.0
-        self._credit.look(asyncio.get_running_loop().time(), used)
-        self._settle(was)
-        if used == before:  # it is frozen, until somebody calls
+        if self._is_frozen():  # until somebody calls
             self._timer = None
-        else:
-            self._look_in(LONGEST if self._credit.behind else max(SHORTEST, self._credit.left / self._cpus))
+            return
+        was = self._credit.behind
+        self._credit.look(asyncio.get_running_loop().time(), self._cell.usage().cpu_seconds or 0.0)
+        self._settle(was)
+        self._look_in(self._pause)
+
+    @property
+    def _pause(self) -> float:
+        """Seconds until it may have used up what it has."""
+        return LONGEST if self._credit.behind else min(LONGEST, max(SHORTEST, self._credit.left / self._cpus))
 
     def _settle(self, was: bool) -> None:
-        if self._credit.behind != was:
-            self._cell.step_behind(not was)
-            self._forward_since = asyncio.get_running_loop().time()
+        behind = self._credit.behind
+        if behind != was and self._cell.step_behind(behind):
+            self._behind = behind
+            self._changed = asyncio.get_running_loop().time()

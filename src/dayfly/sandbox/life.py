@@ -73,7 +73,7 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, SnapshotCalls):
         self._reports = (*cell.limits, *_host_reports(spec.limits))
         self._inside = Inside(self._link, spec.limits, self._reports, self)
         self._rest = Rest(cell, self._is_busy)
-        self._courtesy = Courtesy(cell, spec.limits.cpus)
+        self._courtesy = Courtesy(cell, spec.limits.cpus, lambda: self._rest.frozen)
         self._question: Call | None = None  # of ``Rest``, to the agent
         self._killing: asyncio.Task[CellEnd] | None = None
         self._watching = asyncio.ensure_future(self._watch_cell())

@@ -34,7 +34,7 @@ class ProcessListener(Protocol):
     """Hears of what concerns a command, without a say in it."""
 
     def given(self, data: bytes) -> None:
-        """It was given that as input."""
+        """That is on its way to it as input."""
         ...
 
     def ended(self, pid: int, result: ProcessResult) -> None: ...
@@ -141,10 +141,10 @@ class RunningProcess:
 
     async def write_stdin(self, data: bytes) -> None:
         """Raises ``BrokenPipeError`` when the command has ended, ``SandboxEnded`` when the sandbox has."""
-        if not await self._inside.send(self._call, data):
-            raise BrokenPipeError("the command has ended")
         if self._listener is not None:
             self._listener.given(data)
+        if not await self._inside.send(self._call, data):
+            raise BrokenPipeError("the command has ended")
 
     async def close_stdin(self) -> None:
         self._call.send_eof(ops.STDIN)

@@ -35,7 +35,7 @@ class Rest:
         self._is_busy = is_busy
         self._timer: asyncio.TimerHandle | None = None
         self._asking: asyncio.Task[None] | None = None
-        self._frozen = False
+        self.frozen = False
         self._pause = FREEZE_SECONDS
 
     def now(self) -> None:
@@ -53,8 +53,8 @@ class Rest:
     def wake(self) -> None:
         """It is needed. Costs nothing for one that is awake."""
         self._clear()
-        if self._frozen:
-            self._frozen = False
+        if self.frozen:
+            self.frozen = False
             self._cell.thaw()
 
     def end(self) -> None:
@@ -62,7 +62,7 @@ class Rest:
         self._clear()
 
     def _freeze(self) -> None:
-        self._frozen = True
+        self.frozen = True
         self._cell.freeze()
 
     def _ask(self) -> None:

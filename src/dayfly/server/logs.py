@@ -54,27 +54,36 @@ class _Ahead(QueueHandler):
             self.dropped = 0
 
 
+class _Listener(QueueListener):
+    """Its end waits for room in the queue."""
+
+    def enqueue_sentinel(self) -> None:
+        cast("queue.Queue[None]", self.queue).put(None)
+
+
 class _Writer:
     """The other thread's part. No ``logging.Handler``: at exit Python waits for those, and this one may be held up for ever."""
 
     level = logging.NOTSET
 
-    def __init__(self, write: Callable[[bytes], object]) -> None:
+    def __init__(self, write: Callable[[bytes], int | None]) -> None:
         self._write = write
 
     def handle(self, record: logging.LogRecord) -> None:
+        left = record.msg.encode() + b"\n"
         with suppress(OSError):  # nobody reads any more
-            self._write(record.msg.encode() + b"\n")
+            while left and (done := self._write(left)):
+                left = left[done:]
 
 
-def start_logging(write: Callable[[bytes], object]) -> Callable[[], None]:
-    """Have what dayfly's server and uvicorn say written with ``write``, which may block: that holds up nobody. Returns what ends
-    it: lines that wait are written, if that takes less than ``END_SECONDS``."""
+def start_logging(write: Callable[[bytes], int | None]) -> Callable[[], None]:
+    """Have what dayfly's server, uvicorn and asyncio say written with ``write`` (as that of a raw file), which may block: that
+    holds up nobody. Returns what ends it: lines that wait are written, if that takes less than ``END_SECONDS``."""
     handler = _Ahead(queue.Queue(MOST_WAITING))
     handler.setFormatter(JsonLines())
-    listener = QueueListener(handler.queue, cast(logging.Handler, _Writer(write)))
+    listener = _Listener(handler.queue, cast(logging.Handler, _Writer(write)))
     listener.start()
-    for name, level in (("dayfly.server", logging.INFO), ("uvicorn", logging.WARNING)):
+    for name, level in (("dayfly.server", logging.INFO), ("uvicorn", logging.WARNING), ("asyncio", logging.WARNING)):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(level)

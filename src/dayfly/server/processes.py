@@ -122,7 +122,7 @@ async def _told(process: Handle, sink: _Sink, lines: Lines, *, stop: bool) -> No
     """Write what happens until the end; when the reader is gone, stop the command or leave it."""
     try:
         await lines.write({"type": "started", "pid": process.pid})
-        await lines.flush()  # who gives it input waits for that
+        await lines.flush()  # whoever gives it input waits for that
         sink.begin(lines)
         result = vars(await process.wait())
     except asyncio.CancelledError:

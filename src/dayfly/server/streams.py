@@ -50,7 +50,7 @@ GATHER_SECONDS = 0.003
 """That a line waits for others: longer than a trivial run takes, shorter than anybody sees."""
 
 MOST_HELD = 64 * 1024
-"""Bytes of lines that wait: a whole piece of what is printed in bulk."""
+"""Bytes of lines that wait, and one line more, which may be a picture: a whole piece of what is printed in bulk."""
 
 T = TypeVar("T")
 
@@ -65,6 +65,7 @@ class Lines:
     """The lines of one answer; ``numbered`` ones carry ``n`` from 1. ``start`` goes with the first, or without one soon.
 
     They are held for a moment, so that a short run's are one packet: ``begin`` before the first, ``end`` or ``cut`` after all.
+    A task of its own sends them: who is cancelled while waiting for that takes no line along.
     """
 
     def __init__(self, send: Send, start: Message | None, *, numbered: bool = True) -> None:
@@ -73,9 +74,9 @@ class Lines:
         self._numbered = numbered
         self._count = 0
         self._held = bytearray()
-        self._busy = asyncio.Lock()
+        self._over = False
         self._timer: asyncio.TimerHandle | None = None
-        self._flushing: asyncio.Future[None] | None = None
+        self._sending: asyncio.Future[None] | None = None
 
     def begin(self) -> None:
         """The answer begins soon, with a line or without."""
@@ -88,50 +89,63 @@ class Lines:
 
     async def write_encoded(self, line: bytes) -> None:
         """A line that was made before."""
-        if not self._held:
+        if self._over:
+            return
+        if not self._held and self._sending is None:
             self._wake_in(GATHER_SECONDS)
         self._held += line
         self._held += b"\n"
-        if len(self._held) >= MOST_HELD:
+        while len(self._held) >= MOST_HELD:
             await self.flush()
 
     async def flush(self) -> None:
-        """Have sent what is held."""
-        async with self._busy:
+        """Have sent what is held, or what was held before that."""
+        self._sending = self._sending or asyncio.ensure_future(self._send_held())
+        await asyncio.shield(self._sending)
+
+    async def end(self) -> None:
+        """No more lines."""
+        while self._sending is not None:
+            await self.flush()
+        data, self._held, self._over = bytes(self._held), bytearray(), True
+        self._calm()
+        await self._begin()
+        await self._send({"type": "http.response.body", "body": data, "more_body": False})
+
+    async def cut(self) -> None:
+        """Nobody reads any more. Idempotent, and harmless after ``end``."""
+        self._over = True
+        self._held.clear()
+        self._calm()
+        if self._sending is not None:
+            self._sending.cancel()
+            await asyncio.wait({self._sending})
+
+    async def _send_held(self) -> None:
+        try:
             await self._begin()
             if self._held:
                 data, self._held = bytes(self._held), bytearray()
                 await self._send({"type": "http.response.body", "body": data, "more_body": True})
-        self._wake_in(ALIVE_SECONDS)
-
-    async def end(self) -> None:
-        """No more lines."""
-        async with self._busy:  # the beginning may be on its way
-            self._calm()
-            await self._begin()
-            await self._send({"type": "http.response.body", "body": bytes(self._held), "more_body": False})
-
-    async def cut(self) -> None:
-        """Nobody reads any more. Idempotent, and harmless after ``end``."""
-        self._calm()
-        if self._flushing is not None:
-            self._flushing.cancel()
-            await asyncio.wait({self._flushing})
+        finally:
+            self._sending = None
+            self._wake_in(GATHER_SECONDS if self._held else ALIVE_SECONDS)
 
     def _wake_in(self, seconds: float) -> None:
         self._calm()
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._wake)
+        if not self._over:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._wake)
 
     def _calm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
     def _wake(self) -> None:
-        if self._busy.locked():  # a slow reader: nothing is added, and what comes after that has its own time
+        if self._sending is not None:  # a slow reader: what comes after that has its own time
             return
         if not self._held and self._start is None:
             self._held += b"\n"
-        self._flushing = asyncio.ensure_future(self.flush())
+        self._sending = asyncio.ensure_future(self._send_held())
 
     async def _begin(self) -> None:
         if self._start is not None:
@@ -177,7 +191,7 @@ async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
     """What ``work`` gives. When the client is gone first, ``work`` is cancelled, and ``ClientGone`` raised after its end."""
     task = asyncio.current_task()
     assert task is not None
-    over = told = False
+    over = told = seen = False
 
     def stop(_: asyncio.Future[None]) -> None:
         nonlocal told
@@ -189,12 +203,15 @@ async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
     try:
         return await work
     except asyncio.CancelledError:
+        seen = told
         if told and task.uncancel() == 0:  # and nobody else cancels it
             raise ClientGone("the caller is gone") from None
         raise
     finally:
         over = True
         gone.cancel()
+        if told and not seen:  # the work made something else of it
+            task.uncancel()
 
 
 async def _gone(receive: Receive) -> None:

@@ -235,8 +235,9 @@ class ScriptedCell:
     def thaw(self) -> None:
         self.frozen = False
 
-    def step_behind(self, behind: bool) -> None:
+    def step_behind(self, behind: bool) -> bool:
         self.behind = behind
+        return True
 
     async def snapshot(self, directory: Path) -> Snapshot:
         """Keeps where the agent's connection stands, in this process only; ``directory`` holds a word for it."""

@@ -46,6 +46,7 @@ class GvisorCell:
         self._sample = Sample(0, 0, 0.0)
         self._peak = 0
         self._looks = self._unreadable = 0
+        self._behind = self._saving = False
         self._footprint = started.footprint
         self._life = CellLife(_Body(started.footprint, meter, caps.memory), started.stream)
         watch(self._look)
@@ -84,18 +85,29 @@ class GvisorCell:
     def thaw(self) -> None:
         self._footprint.signal_sentry(signal.SIGCONT)
 
-    def step_behind(self, behind: bool) -> None:
+    def step_behind(self, behind: bool) -> bool:
         cgroup = self._footprint.cgroup
-        if cgroup is not None and self._plan.courteous:
-            cgroup.step_behind(behind)
+        if cgroup is None or not self._plan.courteous:
+            return False
+        self._behind = behind
+        return self._saving or cgroup.step_behind(behind)
 
     async def snapshot(self, directory: Path) -> Snapshot:
         self.thaw()
+        self._hurry(True)
         try:
             return await take(self._plan, directory)
         except TooSlow as error:
             await self.kill(EndReason.BOUNDARY_LOST, error.message)
             raise
+        finally:
+            self._hurry(False)
+
+    def _hurry(self, saving: bool) -> None:
+        """What is being saved steps behind nobody: it is ended if that takes too long."""
+        self._saving = saving
+        if self._footprint.cgroup is not None and self._behind:
+            self._footprint.cgroup.step_behind(not saving)
 
     def usage(self) -> Usage:
         try:

@@ -194,16 +194,22 @@ class CellCgroup:
         else:
             yield directory / "memory.memsw.limit_in_bytes", str(-(-settings.memory // PAGE) * PAGE)
 
-    def step_behind(self, behind: bool) -> None:
-        """Have the kernel run it only where nothing else wants to (its SCHED_IDLE), or not. Nothing before Linux 5.15."""
-        if "cpu" in self.paths:
-            directory = self.shields[0] if self.shields else self.paths["cpu"]
-            with suppress(OSError):  # it is gone, or this kernel has no such file: then all are alike
-                descriptor = os.open(directory / "cpu.idle", os.O_WRONLY | os.O_CLOEXEC)
-                try:
-                    os.write(descriptor, b"1" if behind else b"0")
-                finally:
-                    os.close(descriptor)
+    def step_behind(self, behind: bool) -> bool:
+        """Have the kernel run it only where nothing else wants to (its SCHED_IDLE), or not. Whether that is so: not before
+        Linux 5.15, and not once it is gone."""
+        if "cpu" not in self.paths:
+            return False
+        directory = self.shields[0] if self.shields else self.paths["cpu"]
+        try:
+            descriptor = os.open(directory / "cpu.idle", os.O_WRONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            return os.write(descriptor, b"1" if behind else b"0") == 1
+        except OSError:
+            return False
+        finally:
+            os.close(descriptor)
 
     # --- members ------------------------------------------------------------------------------------------------------
 

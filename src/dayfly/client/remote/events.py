@@ -31,17 +31,25 @@ class Events:
         self._lines = Lines(held.line_cap)
         self._fresh: Iterator[bytes] = iter(())
         self._count = 0
+        self._end: Fields | None = None
         self._over = False
 
     async def next(self) -> Fields | None:
-        """The next event; ``None`` after the end, or an error. Raises the error that a line names, and whatever a request raises."""
+        """The next event; ``None`` after the end, or an error. Raises the error that a line names, and whatever a request does."""
         if self._over:
             return None
         try:
-            return await self._next()
+            if self._end is None:
+                one = await self._next()
+                if one.text("type") != "end":
+                    return one
+                self._end = one
+            await self._finish()
         except DayflyError:
             self._over = True
             raise
+        self._over = True
+        return self._end
 
     async def _next(self) -> Fields:
         line = await self._line()
@@ -51,8 +59,6 @@ class Events:
         self._count += 1
         if one.whole("n") != self._count:
             raise BadAnswer(f"event {one.whole('n')} came where {self._count} should")
-        if one.text("type") == "end":
-            await self._finish()
         return one
 
     async def _line(self) -> bytes | None:
@@ -65,7 +71,6 @@ class Events:
 
     async def _finish(self) -> None:
         """Read what comes after the end, which is nothing: only then can the connection be used again."""
-        self._over = True
         assert self._answer is not None
         with suppress(ServerUnreachable):  # all was said before
             if next(self._fresh, None) or (not self._answer.read and await self._line()):

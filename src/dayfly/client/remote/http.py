@@ -5,11 +5,12 @@ No redirect is followed: the key is for the URL that the caller named, and for n
 
 from __future__ import annotations
 
+import asyncio
 import json
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import aclosing, contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ANSWER_SECONDS", "SILENCE_SECONDS", "Answer", "Http"]
 
+T = TypeVar("T")
+
 CONNECT_SECONDS = 10.0
-"""To reach the server. Over the widest network a connection takes less than a second."""
+"""To reach the server, by name and through a proxy. Over the widest network a connection takes less than a second."""
 
 SILENCE_SECONDS = 60.0
 """Without a byte from a stream. A server with nothing to say sends an empty line several times in this time."""
@@ -43,18 +46,20 @@ MAX_ANSWER = 64 * 1024 * 1024
 MAX_ERROR = 64 * 1024
 """Bytes of an answer that is an error: its longest parts are a message, a remedy and a path, of some thousand characters each."""
 
-READ_SIZE = 256 * 1024
-"""Bytes of a body that wait to be taken; then the server is held up."""
+SEND_PIECE = 256 * 1024
+"""Bytes of content that are sent at a time: a network that takes one of these in time is slow, but not silent."""
 
 Query = Mapping[str, str | bytes | int | bool | None]
 
 
 class Answer:
-    """An answer whose body has not been read. Close it; with ``aclosing``, for example."""
+    """An answer whose body has not been read, and which says nothing for ``silence`` seconds at most. Close it; with
+    ``aclosing``, for example."""
 
-    def __init__(self, response: aiohttp.ClientResponse, url: str) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, url: str, silence: float) -> None:
         self._response = response
         self._url = url
+        self._silence = silence
         self.status = response.status
 
     def header(self, name: str) -> str | None:
@@ -68,7 +73,11 @@ class Answer:
 
     async def piece(self) -> bytes:
         """More of the body; empty at its end. Raises ``ServerUnreachable`` if it breaks off."""
-        with translated(self._url):
+        return await translated(self._url, self._piece())
+
+    async def _piece(self) -> bytes:
+        """aiohttp's own time limit ends with a malformed piece, of which whoever reads hears nothing."""
+        async with asyncio.timeout(self._silence):
             return await self._response.content.readany()
 
     async def pieces(self) -> AsyncIterator[bytes]:
@@ -96,9 +105,10 @@ class Http:
     def __init__(self, address: Address) -> None:
         self.address = address
         self.tls = _tls(address)
-        self._proxy = _proxy(address)
+        self._proxy = proxy_for(address)
         self._made: aiohttp.ClientSession | None = None
         self._answers: weakref.WeakSet[Answer] = weakref.WeakSet()  # that somebody may still read
+        self._closed = False
 
     async def ask(self, method: str, path: str, **how: Any) -> Fields:
         """One request with a short answer; ``how`` is that of ``send``. Raises the error that the server names."""
@@ -115,33 +125,48 @@ class Http:
         body: Mapping[str, object] | None = None,  # sent as JSON
         content: AsyncIterator[bytes] | bytes | None = None,
         headers: Mapping[str, str] | None = None,
-        seconds: float = SILENCE_SECONDS,  # that may pass without a byte
+        seconds: float = SILENCE_SECONDS,  # that may pass without a byte in either direction
     ) -> Answer:
         """One request; returns when the answer begins. Raises ``ServerUnreachable``, ``BadAnswer`` or what the server names."""
-        import aiohttp
-        import yarl
-
-        source = _Source(content) if content is not None and not isinstance(content, bytes) else None
-        asking = self._session().request(
-            method,
-            yarl.URL(self.address.to(path, query), encoded=True),
-            data=source.chunks() if source is not None else content if body is None else _json(body),
-            headers={**(headers or {}), **({"content-type": "application/json"} if body is not None else {})},
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=seconds),
-            allow_redirects=False,
-            proxy=self._proxy,
-        )
+        source = None if content is None else _Source(_in_pieces(content) if isinstance(content, bytes) else content)
+        data = _json(body) if body is not None else None
+        kind = {"content-type": "application/json"} if body is not None else {}
+        asking = self._asked(method, self.address.to(path, query), data, source, {**(headers or {}), **kind}, seconds)
         try:
-            with translated(self.address.url):
-                answer = Answer(await asking, self.address.url)
+            response = await translated(self.address.url, asking)
         except DayflyError:
             if source is not None and source.error is not None:
                 raise source.error from None  # what was to be sent could not be read: the caller's own error
             raise
+        answer = Answer(response, self.address.url, seconds)
         self._answers.add(answer)
         if answer.status >= 300:
             raise await self._refusal(answer)
         return answer
+
+    async def _asked(
+        self,
+        method: str,
+        url: str,
+        data: bytes | None,
+        source: _Source | None,
+        headers: Mapping[str, str],
+        seconds: float,
+    ) -> aiohttp.ClientResponse:
+        """The key goes with the request, and not with the session, which would show it to a proxy."""
+        import aiohttp
+        import yarl
+
+        async with asyncio.timeout(CONNECT_SECONDS + seconds) as patience:
+            return await self._session().request(
+                method,
+                yarl.URL(url, encoded=True),
+                data=data if source is None else source.chunks(patience, seconds),
+                headers={**headers, "authorization": f"Bearer {self.address.key}"},
+                timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS),
+                allow_redirects=False,
+                proxy=self._proxy,
+            )
 
     async def _refusal(self, answer: Answer) -> DayflyError:
         async with aclosing(answer):
@@ -150,6 +175,7 @@ class Http:
 
     async def close(self) -> None:
         """Close every connection. Idempotent."""
+        self._closed = True
         for answer in list(self._answers):  # a session alone would leave whoever reads one waiting for ever
             await answer.aclose()
         made, self._made = self._made, None
@@ -157,36 +183,50 @@ class Http:
             await made.close()
 
     def _session(self) -> aiohttp.ClientSession:
-        """Made on the loop that uses it."""
+        """Made on the loop that uses it. Raises ``ServerUnreachable`` after ``close``."""
+        if self._closed:
+            raise ServerUnreachable("this client is closed", remedy="make another one")
         if self._made is None:
-            self._made = _session(self.address, self.tls)
+            self._made = _session(self.tls)
         return self._made
 
 
 class _Source:
     """Content that is sent, and the error that its source raised, if it did."""
 
-    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
-        self._chunks = chunks
+    def __init__(self, source: AsyncIterator[bytes]) -> None:
+        self._source = source
         self.error: Exception | None = None
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    async def chunks(self, patience: asyncio.Timeout, seconds: float) -> AsyncIterator[bytes]:
+        """As long as one is taken every so many seconds, ``patience`` lasts. The time that the source takes is its own."""
         try:
-            async for chunk in self._chunks:
+            async for chunk in self._source:
+                _reschedule(patience, seconds)
                 yield chunk
+                _reschedule(patience, None)
+            _reschedule(patience, seconds)
         except Exception as error:
             self.error = error
             raise
 
 
-@contextmanager
-def translated(url: str) -> Iterator[None]:
+def _reschedule(patience: asyncio.Timeout, seconds: float | None) -> None:
+    with suppress(RuntimeError):  # the answer has begun before all was sent
+        patience.reschedule(None if seconds is None else asyncio.get_running_loop().time() + seconds)
+
+
+async def _in_pieces(content: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(content), SEND_PIECE):
+        yield content[start : start + SEND_PIECE]
+
+
+async def translated(url: str, asking: Awaitable[T]) -> T:
     """aiohttp's errors become ``ServerUnreachable``, without a trace of themselves: some of them show the key."""
     import aiohttp
 
     try:
-        yield
-        return
+        return await asking
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
         problem = ServerUnreachable(
             f"no server answers at {url}: {_reason(error)}",
@@ -197,7 +237,7 @@ def translated(url: str) -> Iterator[None]:
             f"the connection to {url} was lost: {_reason(error)}",
             remedy="try again; a sandbox that still lives is found again with Sandbox.connect(id)",
         )
-    raise problem
+    raise problem  # here, where the other one is not its context any more
 
 
 def refusal(status: int, body: bytes, header: Callable[[str], str | None], url: str) -> DayflyError:
@@ -211,7 +251,14 @@ def refusal(status: int, body: bytes, header: Callable[[str], str | None], url: 
 
 
 def _reason(error: Exception) -> str:
-    first, *_ = str(error).splitlines() or [type(error).__name__]
+    """Nothing of the request, which has the key, nor of a proxy's address, which may have a password."""
+    import aiohttp
+
+    if isinstance(error, aiohttp.ClientResponseError):
+        told = f"{error.status} {error.message}"
+    else:
+        told = "" if isinstance(error, aiohttp.InvalidURL) else str(error)
+    first, *_ = told.splitlines() or [type(error).__name__]
     return first[:200]
 
 
@@ -227,25 +274,35 @@ def _tls(address: Address) -> ssl.SSLContext | None:
     return None if address.is_plain else ssl.create_default_context()
 
 
-def _proxy(address: Address) -> str | None:
-    """Without TLS no proxy of the environment is used: it would see the key."""
-    if address.is_plain or proxy_bypass(urlsplit(address.url).hostname or ""):
+def proxy_for(address: Address) -> str | None:
+    """The environment's proxy. Without TLS none is used: it would see the key. Raises ``InputError`` for one that is no
+    HTTP proxy."""
+    parts = urlsplit(address.url)
+    if address.is_plain or proxy_bypass(parts.netloc):
         return None
     proxies = getproxies()
-    return proxies.get("https") or proxies.get("all")
+    proxy = proxies.get("https") or proxies.get("all")
+    if proxy is None or proxy.startswith(("http://", "https://")):
+        return proxy
+    if "://" in proxy:
+        raise InputError(
+            f"the environment's proxy for {parts.hostname} is no HTTP proxy", remedy="set no_proxy, or HTTPS_PROXY"
+        )
+    return f"http://{proxy}"
 
 
-def _session(address: Address, tls: ssl.SSLContext | None) -> aiohttp.ClientSession:
+def _session(tls: ssl.SSLContext | None) -> aiohttp.ClientSession:
     import aiohttp
 
-    return aiohttp.ClientSession(
+    session = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_CONNECTION_SECONDS, ssl=tls or True),
-        headers={"authorization": f"Bearer {address.key}", "accept-encoding": "identity"},
+        headers={"accept-encoding": "identity"},
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
-        read_bufsize=READ_SIZE,
         trust_env=False,
     )
+    session._retry_connection = False  # it would ask twice what may have been done once; there is no other switch
+    return session
 
 
 def _json(body: Mapping[str, object]) -> bytes:
