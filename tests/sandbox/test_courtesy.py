@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dayfly.errors import SandboxEnded
 from dayfly.sandbox.courtesy import BURST, LONGEST, PER_CALL, SHARE, SHORTEST, Credit
 from dayfly.sandbox.deadlines import SILENCE_SECONDS
 from dayfly.spec import EndReason
@@ -84,7 +86,7 @@ def test_what_is_in_hand_is_bounded_whatever_happens(steps: list[tuple[float, fl
         else:
             now, used = now + step[0], used + step[1]
             credit.look(now, used)
-        assert 0.0 <= credit.left <= BURST
+        assert -BURST <= credit.left <= BURST
         assert credit.left > 0 or credit.behind
 
 
@@ -123,11 +125,37 @@ async def test_one_that_starves_behind_the_others_gets_a_moment_now_and_then(sha
         running = asyncio.ensure_future(life.execute("long"))
         await burn(cell, 1.0)
         assert cell.behind
-        await burn(cell, 3 * LONGEST, cpus=share)
+        await burn(cell, 8 * LONGEST, cpus=share)
         assert not cell.behind
         await burn(cell, 1.0)
         assert cell.behind, "it is still looked at"
         running.cancel()
+
+
+async def test_calls_buy_a_hog_with_many_cpus_no_more_either() -> None:
+    async with living(stopped, **LIMITS, cpus=4) as (life, cell):
+        forward, seconds = 0.0, 20
+        for _ in range(seconds * 100):
+            assert (await life.execute("1")).ok
+            if not cell.behind:
+                cell.cpu_seconds += 4 * 0.01
+                forward += 4 * 0.01
+            await asyncio.sleep(0.01)
+        assert forward < 0.7 * seconds
+
+
+async def test_a_call_on_one_that_has_ended_starts_nothing() -> None:
+    async with living(stopped, **LIMITS) as (life, cell):
+        assert (await life.execute("1")).ok
+        await life.kill(EndReason.STOPPED, "")
+        with suppress(SandboxEnded):
+            await life.list_processes()
+        life.call_begins()
+        life.call_ends()
+        looks: list[float] = []
+        cell.usage = lambda: looks.append(0.0)  # type: ignore[assignment,return-value]
+        await asyncio.sleep(10 * LONGEST)
+        assert not looks
 
 
 async def test_one_that_is_frozen_is_not_looked_at_until_somebody_calls() -> None:

@@ -137,6 +137,13 @@ async def test_whether_it_is_ready_is_looked_at_now_and_then() -> None:
     assert looks == [0, 11]
 
 
+def _silence() -> None:
+    for name in ("dayfly.server", "uvicorn", "asyncio"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [], True
+        logger.setLevel(logging.NOTSET)
+
+
 def test_the_log_is_json_without_values() -> None:
     stream = BytesIO()
     end = start_logging(stream.write)
@@ -146,13 +153,19 @@ def test_the_log_is_json_without_values() -> None:
             raise ValueError("secret code")
         except ValueError:
             log.exception("failed")
+        logging.getLogger("asyncio").error("Task exception was never retrieved\nfuture: <Task InputError('secret')>")
+        logging.getLogger("asyncio").warning("Executing <Task secret> took 5 seconds")
         log_request({"route": type("R", (), {"path": "/healthz"})}, 200, 0.5)
         end()
     finally:
-        log.handlers, log.propagate = [], True
-        logging.getLogger("uvicorn").handlers = []
+        _silence()
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
-    assert [line["event"] for line in lines] == ["request", "failed"]
+    assert [line["event"] for line in lines] == [
+        "request",
+        "failed",
+        "Task exception was never retrieved",
+        "Executing",
+    ]
     assert (lines[0]["status"], lines[1]["error"]) == (200, "ValueError")
     assert b"secret" not in stream.getvalue()
 
@@ -176,8 +189,7 @@ def test_a_log_that_nobody_reads_holds_up_nobody_and_says_how_much_is_missing(mo
         log.info("last")
         end()
     finally:
-        log.handlers, log.propagate = [], True
-        logging.getLogger("uvicorn").handlers = []
+        _silence()
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert [line["number"] for line in lines[:-1]] == list(range(len(lines) - 1))
     assert lines[-1]["event"] == "last"

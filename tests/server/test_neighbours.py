@@ -123,4 +123,5 @@ def _is_behind(caller: Caller) -> bool:
     if home is None or "cpu" not in home.parents:
         return True
     told = home.parents["cpu"] / cgroup_name(caller.sandbox[:16]) / "cpu.idle"
+    assert told.parent.is_dir()
     return not told.exists() or told.read_text() == "1\n"

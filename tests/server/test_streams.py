@@ -135,6 +135,17 @@ async def test_who_is_cancelled_while_a_reader_is_slow_takes_no_line_along(reade
 
 
 @held
+async def test_whoever_writes_while_it_is_cut_is_not_cancelled(reader: Reader) -> None:
+    reader.reads.clear()
+    writing = asyncio.ensure_future(reader.lines.write({"x": "y" * MOST_HELD}))
+    await asyncio.sleep(1)
+    await reader.lines.cut()
+    await asyncio.wait({writing}, timeout=1)
+    assert writing.done()
+    assert not writing.cancelled()
+
+
+@held
 async def test_what_is_said_after_the_end_goes_nowhere_and_wakes_nobody(reader: Reader) -> None:
     await reader.lines.end()
     await reader.lines.write({})

@@ -21,9 +21,12 @@ BURST = 0.25
 PER_CALL = 0.02
 """CPU seconds that a call brings. A trivial run uses 0.003."""
 
-CALLS_SHARE, CALLS_BURST = 0.5, 0.1
+ENOUGH = PER_CALL / 2
+"""CPU seconds in hand with which it comes forward: for three trivial runs."""
+
+CALLS_SHARE, CALLS_BURST = 0.5, BURST + PER_CALL
 """CPU seconds that calls bring in a second at most, and at once: as many trivial runs as can be made one after the other use
-less. Many calls that want nothing are not to buy a hog its place."""
+less. Many calls that want nothing are not to buy a hog its place; a single one brings forward whoever has used too much."""
 
 SHARE = 0.02
 """CPU seconds that a second brings: what a sandbox has of the machine at least, however many others want it."""
@@ -47,7 +50,7 @@ class Credit:
         """Somebody wants something of it."""
         self._for_calls = min(CALLS_BURST, self._for_calls + CALLS_SHARE * max(0.0, now - self._called))
         self._called = now
-        brought = min(PER_CALL, self._for_calls)
+        brought = min(PER_CALL - min(self.left, 0.0), self._for_calls)
         self._for_calls -= brought
         self._add(brought)
 
@@ -58,10 +61,12 @@ class Credit:
         self._add(SHARE * (now - then) - (used - before))
 
     def _add(self, seconds: float) -> None:
-        self.left = min(BURST, max(0.0, self.left + seconds))
-        if self.left == 0.0:
+        """What was used too much before it was noticed is owed. Behind the others nothing is."""
+        least = min(self.left, 0.0) if self.behind else -BURST
+        self.left = min(BURST, max(least, self.left + seconds))
+        if self.left <= 0.0:
             self.behind = True
-        elif self.left >= PER_CALL:
+        elif self.left >= ENOUGH:
             self.behind = False
 
 
@@ -76,6 +81,7 @@ class Courtesy:
         self._behind = False  # really: not where that is not offered
         self._changed = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
+        self._over = False
 
     def was_behind(self, seconds: float) -> bool:
         """Whether others went first at some time in the last so many seconds."""
@@ -85,35 +91,40 @@ class Courtesy:
         """A call begins."""
         was = self._credit.behind
         self._credit.call(asyncio.get_running_loop().time())
-        self._settle(was)
-        if was or self._timer is None:
-            self._look_in(self._pause)
+        self._settle()
+        if was != self._credit.behind or self._timer is None:
+            self._look_soon()
 
     def end(self) -> None:
         """It is gone."""
+        self._over = True
+        self._calm()
+
+    def _calm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look_in(self, seconds: float) -> None:
-        self.end()
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+    def _look_soon(self) -> None:
+        self._calm()
+        if not self._over:
+            self._timer = asyncio.get_running_loop().call_later(self._pause, self._look)
 
     def _look(self) -> None:
         if self._is_frozen():  # until somebody calls
             self._timer = None
             return
-        was = self._credit.behind
         self._credit.look(asyncio.get_running_loop().time(), self._cell.usage().cpu_seconds or 0.0)
-        self._settle(was)
-        self._look_in(self._pause)
+        self._settle()
+        self._look_soon()
 
     @property
     def _pause(self) -> float:
         """Seconds until it may have used up what it has."""
         return LONGEST if self._credit.behind else min(LONGEST, max(SHORTEST, self._credit.left / self._cpus))
 
-    def _settle(self, was: bool) -> None:
+    def _settle(self) -> None:
+        """Tried again and again where it fails."""
         behind = self._credit.behind
-        if behind != was and self._cell.step_behind(behind):
+        if behind != self._behind and self._cell.step_behind(behind):
             self._behind = behind
             self._changed = asyncio.get_running_loop().time()

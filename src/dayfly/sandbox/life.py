@@ -330,7 +330,7 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, SnapshotCalls):
 
     def _look_by(self, when: float) -> None:
         """Look no later than then. (A look too many costs less than moving the timer with every call.)"""
-        if when < self._look_at:
+        if when < self._look_at and self._end is None:
             self._keeper.cancel()
             self._look_later(when)
 

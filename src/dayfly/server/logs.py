@@ -31,10 +31,16 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        told: dict[str, Any] = {"at": at, "level": record.levelname.lower(), "event": record.getMessage().strip()[:500]}
+        told: dict[str, Any] = {"at": at, "level": record.levelname.lower(), "event": _event(record)}
         if record.exc_info and record.exc_info[0]:
             told["error"] = record.exc_info[0].__name__
         return json.dumps(told | getattr(record, "facts", {}))
+
+
+def _event(record: logging.LogRecord) -> str:
+    """asyncio shows tasks and their exceptions, which hold anything: its first words are enough."""
+    said = record.getMessage().strip()[:500]
+    return said.splitlines()[0].partition("<")[0].strip() if record.name == "asyncio" and said else said
 
 
 class _Ahead(QueueHandler):

@@ -95,13 +95,17 @@ class Lines:
             self._wake_in(GATHER_SECONDS)
         self._held += line
         self._held += b"\n"
-        while len(self._held) >= MOST_HELD:
+        while len(self._held) >= MOST_HELD and not self._over:
             await self.flush()
 
     async def flush(self) -> None:
         """Have sent what is held, or what was held before that."""
-        self._sending = self._sending or asyncio.ensure_future(self._send_held())
-        await asyncio.shield(self._sending)
+        if self._over:
+            return
+        sending = self._sending = self._sending or asyncio.ensure_future(self._send_held())
+        await asyncio.wait({sending})  # neither's cancellation is the other's
+        if not sending.cancelled():
+            sending.result()
 
     async def end(self) -> None:
         """No more lines."""
@@ -117,9 +121,10 @@ class Lines:
         self._over = True
         self._held.clear()
         self._calm()
-        if self._sending is not None:
-            self._sending.cancel()
-            await asyncio.wait({self._sending})
+        sending, self._sending = self._sending, None
+        if sending is not None:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
 
     async def _send_held(self) -> None:
         try:

@@ -9,12 +9,14 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from dayfly import BadAnswer, InputError, ServerUnreachable
+from dayfly.client.remote import events as events_module
 from dayfly.client.remote import http as http_module
 from dayfly.client.remote.address import Address
 from dayfly.client.remote.events import Events
 from dayfly.client.remote.held import Held
 from dayfly.client.remote.http import Http, proxy_for
 from dayfly.client.remote.values import Fields, told_sandbox
+from dayfly.client.streams import closing
 from tests.client.remote.canned import SANDBOX, answer, canned
 
 KEY = "dfk_abc_topsecret"
@@ -223,6 +225,59 @@ async def test_nobody_behind_a_proxy_is_waited_for_without_end(monkeypatch: pyte
         await http.close()
 
 
+async def test_a_refusal_while_the_content_is_waited_for_is_the_refusal_and_the_source_is_left() -> None:
+    left = asyncio.Event()
+
+    async def content() -> AsyncIterator[bytes]:
+        try:
+            yield b"x"
+            await asyncio.sleep(6 * SOON)
+        finally:
+            left.set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer(b"", 404))
+        await reader.read()
+
+    async with serving(serve) as http, closing(content()) as source:
+        with pytest.raises(BadAnswer, match="404"):
+            await http.ask("PUT", "/", content=source)
+        assert left.is_set()
+
+
+async def test_who_is_cancelled_while_the_content_is_waited_for_stays_cancelled() -> None:
+    async def content() -> AsyncIterator[bytes]:
+        yield b"x"
+        await asyncio.sleep(6 * SOON)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with serving(serve) as http, closing(content()) as source:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await http.ask("PUT", "/", content=source)
+
+
+async def test_nothing_is_asked_before_there_is_something_to_send() -> None:
+    heads: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+
+    async def broken() -> AsyncIterator[bytes]:
+        await asyncio.sleep(0)
+        raise LookupError("mine")
+        yield b""
+
+    async with serving(serve) as http:
+        with pytest.raises(LookupError, match="mine"):
+            await http.ask("PUT", "/", content=broken())
+        await asyncio.sleep(0)
+    assert heads == []
+
+
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
@@ -249,6 +304,21 @@ async def test_an_end_that_was_waited_for_in_vain_is_still_there() -> None:
         assert end is not None
         assert end.text("type") == "end"
         assert await events.next() is None
+        await events.close()
+
+
+async def test_an_end_counts_also_if_the_answer_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        line = b'{"n":1,"type":"end"}\n'
+        writer.write(CHUNKED + b"%x\r\n%s\r\n" % (len(line), line))
+        await asyncio.sleep(6 * SOON)
+
+    monkeypatch.setattr(events_module, "FINISH_SECONDS", 0.2)
+    async with serving(serve) as http:
+        events = Events(Held(http, told_sandbox(Fields(SANDBOX, "x"))), "GET", "/x")
+        end = await events.next()
+        assert end is not None
         await events.close()
 
 

@@ -87,7 +87,7 @@ class GvisorCell:
 
     def step_behind(self, behind: bool) -> bool:
         cgroup = self._footprint.cgroup
-        if cgroup is None or not self._plan.courteous:
+        if cgroup is None or not self._plan.courteous or self._footprint.struck:
             return False
         self._behind = behind
         return self._saving or cgroup.step_behind(behind)
@@ -106,7 +106,7 @@ class GvisorCell:
     def _hurry(self, saving: bool) -> None:
         """What is being saved steps behind nobody: it is ended if that takes too long."""
         self._saving = saving
-        if self._footprint.cgroup is not None and self._behind:
+        if self._footprint.cgroup is not None and self._behind and not self._footprint.struck:
             self._footprint.cgroup.step_behind(not saving)
 
     def usage(self) -> Usage:

@@ -41,6 +41,7 @@ class Footprint:
         self._family: dict[int, int] = {}  # runsc's own children: pid and start
         self._gofer: dict[int, int] = {}  # of them, all but the sentry
         self._guests = -1  # the user namespace in which guest code runs, where no cgroup lists its processes
+        self.struck = False
         self._clearing = threading.RLock()
         self._owner = os.getpid()
         self._code: int | None = None
@@ -71,6 +72,7 @@ class Footprint:
 
     def strike(self) -> None:
         """SIGKILL everything, now, without waiting. Idempotent; any thread; needs nothing that may be used up."""
+        self.struck = True
         if self.cgroup is not None:
             self.cgroup.step_behind(False)  # also its end takes CPU
         if self.child is not None:

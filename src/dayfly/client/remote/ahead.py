@@ -27,15 +27,17 @@ class Ahead(Generic[T]):
         """The next item; ``None`` at the end. Raises what the source raises."""
         if self._coming is None:
             self._coming = asyncio.ensure_future(_next(self._source))
-        await asyncio.wait({self._coming})
-        coming, self._coming = self._coming, None
+        coming = self._coming
+        await asyncio.wait({coming})
+        self._coming = None
         return coming.result()
 
     async def close(self) -> None:
         """Break the source off. Idempotent."""
-        if self._coming is not None:
-            self._coming.cancel()
-            await asyncio.gather(self._coming, return_exceptions=True)
+        coming, self._coming = self._coming, None
+        if coming is not None:
+            coming.cancel()
+            await asyncio.gather(coming, return_exceptions=True)
         async with closing(self._source):
             pass
 
@@ -64,6 +66,7 @@ class Handing:
         finally:
             if not task.done():
                 task.cancel()
+                task.add_done_callback(lambda late: late.cancelled() or late.exception())  # nobody asks any more
         if task.done():
             task.result()
         self._late = not task.done()

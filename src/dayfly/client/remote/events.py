@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
 from typing import Any
 
 from dayfly.client.remote.ahead import Ahead
@@ -16,6 +16,9 @@ from dayfly.client.streams import closing
 from dayfly.errors import DayflyError
 
 __all__ = ["NDJSON", "Events"]
+
+FINISH_SECONDS = 1.0
+"""For an answer to end after its last event, which is known already."""
 
 NDJSON = {"accept": "application/x-ndjson"}
 
@@ -70,11 +73,17 @@ class Events:
         return line
 
     async def _finish(self) -> None:
-        """Read what comes after the end, which is nothing: only then can the connection be used again."""
+        """Read what comes after the end, which is nothing: only then can the connection be used again. All was said before."""
         assert self._answer is not None
-        with suppress(ServerUnreachable):  # all was said before
-            if next(self._fresh, None) or (not self._answer.read and await self._line()):
-                raise BadAnswer("an event came after the end")
+        try:
+            async with asyncio.timeout(FINISH_SECONDS):
+                more = next(self._fresh, None) or (None if self._answer.read else await self._line())
+        except BadAnswer:
+            raise
+        except (DayflyError, TimeoutError):
+            return
+        if more:
+            raise BadAnswer("an event came after the end")
 
     async def _asked(self, method: str, rest: str, how: dict[str, Any]) -> AsyncIterator[bytes]:
         self._answer = await self._held.send(method, rest, headers=NDJSON, **how)

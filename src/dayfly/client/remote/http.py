@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from dayfly.client.remote.address import URL, Address
+from dayfly.client.remote.ahead import Ahead
 from dayfly.client.remote.failures import BadAnswer, ServerUnreachable, failure, foreign_failure
 from dayfly.client.remote.values import Fields, load
 from dayfly.errors import DayflyError, HostError, InputError
@@ -56,10 +57,13 @@ class Answer:
     """An answer whose body has not been read, and which says nothing for ``silence`` seconds at most. Close it; with
     ``aclosing``, for example."""
 
-    def __init__(self, response: aiohttp.ClientResponse, url: str, silence: float) -> None:
+    def __init__(
+        self, response: aiohttp.ClientResponse, url: str, silence: float, source: _Source | None = None
+    ) -> None:
         self._response = response
         self._url = url
         self._silence = silence
+        self._source = source
         self.status = response.status
 
     def header(self, name: str) -> str | None:
@@ -95,8 +99,11 @@ class Answer:
         return bytes(found)
 
     async def aclose(self) -> None:
-        """Idempotent. Before the end of the body it tells the server that nobody listens any more."""
+        """Idempotent. Before the end of the body it tells the server that nobody listens any more; what was still to be sent is
+        given up."""
         self._response.close()
+        if self._source is not None:
+            await self._source.leave()
 
 
 class Http:
@@ -131,17 +138,21 @@ class Http:
         source = None if content is None else _Source(_in_pieces(content) if isinstance(content, bytes) else content)
         data = _json(body) if body is not None else None
         kind = {"content-type": "application/json"} if body is not None else {}
-        asking = self._asked(method, self.address.to(path, query), data, source, {**(headers or {}), **kind}, seconds)
+        url, named = self.address.to(path, query), {**(headers or {}), **kind}
         try:
-            response = await translated(self.address.url, asking)
-        except DayflyError:
-            if source is not None and source.error is not None:
-                raise source.error from None  # what was to be sent could not be read: the caller's own error
+            if source is not None:
+                await source.begin()
+            response = await translated(self.address.url, self._asked(method, url, data, source, named, seconds))
+            answer = Answer(response, self.address.url, seconds, source)
+            self._answers.add(answer)
+            if answer.status >= 300:
+                raise await self._refusal(answer)
+        except BaseException as error:
+            if source is not None:
+                await source.leave()
+                if source.error is not None and isinstance(error, DayflyError):
+                    raise source.error from None  # what was to be sent could not be read: the caller's own error
             raise
-        answer = Answer(response, self.address.url, seconds)
-        self._answers.add(answer)
-        if answer.status >= 300:
-            raise await self._refusal(answer)
         return answer
 
     async def _asked(
@@ -192,23 +203,38 @@ class Http:
 
 
 class _Source:
-    """Content that is sent, and the error that its source raised, if it did."""
+    """Content that is sent, and the error that its source raised, if it did. Read in tasks of its own: it can be left at any
+    moment, whoever sends it."""
 
     def __init__(self, source: AsyncIterator[bytes]) -> None:
-        self._source = source
+        self._source = Ahead(source)
+        self._first: bytes | None = None
         self.error: Exception | None = None
+
+    async def begin(self) -> None:
+        """Before anything is asked: a connection is not to look idle while the first piece is made. Raises what the source does."""
+        self._first = await self._read()
 
     async def chunks(self, patience: asyncio.Timeout, seconds: float) -> AsyncIterator[bytes]:
         """As long as one is taken every so many seconds, ``patience`` lasts. The time that the source takes is its own."""
-        try:
-            async for chunk in self._source:
-                _reschedule(patience, seconds)
-                yield chunk
-                _reschedule(patience, None)
+        chunk = self._first
+        while chunk is not None:
             _reschedule(patience, seconds)
+            yield chunk
+            _reschedule(patience, None)
+            chunk = await self._read()
+        _reschedule(patience, seconds)
+
+    async def _read(self) -> bytes | None:
+        try:
+            return await self._source.next()
         except Exception as error:
             self.error = error
             raise
+
+    async def leave(self) -> None:
+        """Read no more; the source is closed when this returns. Idempotent."""
+        await self._source.close()
 
 
 def _reschedule(patience: asyncio.Timeout, seconds: float | None) -> None:
