@@ -328,9 +328,9 @@ async def test_nothing_may_come_after_an_end(apart: bool) -> None:
         await reader.readuntil(b"\r\n\r\n")
         for line in (b'{"n":1,"type":"end"}\n', b'{"n":2,"type":"end"}\n'):
             writer.write((CHUNKED if b":1" in line else b"") + b"%x\r\n%s\r\n" % (len(line), line))
-            if apart:
-                await writer.drain()
-                await asyncio.sleep(0.05)
+            await writer.drain()
+            while apart and events._end is None:  # until it has been read
+                await asyncio.sleep(0)
         await reader.read()
 
     async with serving(serve) as http:
