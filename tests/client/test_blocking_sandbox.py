@@ -132,12 +132,12 @@ def test_use_on_dayflys_own_thread_is_refused_instead_of_hanging(sandbox: Sandbo
 
 
 def test_an_iterator_that_is_left_early_is_closed(landlord: Landlord, sandbox: Sandbox) -> None:
-    sandbox.files.write("a", bytes(5000))
+    sandbox.files.write("a", bytes(1_000_000))
     stream = sandbox.files.stream("a")
-    assert 0 < len(next(stream)) < 5000
+    assert 0 < len(next(stream)) < 1_000_000
     stream.close()  # type: ignore[attr-defined]
     assert list(stream) == []
-    assert sum(map(len, sandbox.files.stream("a"))) == 5000
+    assert sum(map(len, sandbox.files.stream("a"))) == 1_000_000
 
 
 def test_an_iterator_that_is_collected_on_the_loops_thread_does_not_hang(sandbox: Sandbox) -> None:
