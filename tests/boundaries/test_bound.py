@@ -184,3 +184,11 @@ async def test_a_cell_that_is_not_bound_is_refused_and_leaves_nothing(
         await boundary.open(make_spec(limits=ONE_CPU))
     assert descendants() == frozenset()
     assert list((data / "cells").iterdir()) == []
+
+
+@pytest.mark.gvisor
+async def test_nothing_of_a_cell_takes_the_cpu_by_waking_up(boundary: GvisorBoundary, make_spec: MakeSpec) -> None:  # noqa: F811
+    async with room(boundary, make_spec, ONE_CPU) as (_, echo):
+        assert await echo.run(COUNT) == [[1, 1, 1]]
+        found = {os.sched_getscheduler(pid) for pid in (*started_as("runsc-sandbox"), *started_as("runsc-gofer"))}
+        assert found == {os.SCHED_BATCH}

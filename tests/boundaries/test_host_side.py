@@ -12,6 +12,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -234,6 +235,34 @@ def test_looking_goes_on_while_the_main_thread_is_busy() -> None:
 def program(*argv: str, cpus: frozenset[int] = frozenset(), stdout: int = 2) -> Program:
     null = os.open(os.devnull, os.O_RDWR)
     return Program(argv, null, stdout, null, {"PATH": os.defpath}, Path("/"), cpus)
+
+
+@pytest.mark.parametrize(("batch", "policy"), [(True, os.SCHED_BATCH), (False, os.SCHED_OTHER)])
+def test_a_child_is_scheduled_as_asked_and_the_spawner_as_before(batch: bool, policy: int) -> None:
+    def start() -> tuple[Child, int]:
+        return Child.start(replace(program("sleep", "1000"), batch=batch)), os.sched_getscheduler(0)
+
+    child, spawner = in_spawner(start).result(5)
+    try:
+        assert (os.sched_getscheduler(child.pid), spawner) == (policy, os.SCHED_OTHER)
+    finally:
+        child.kill()
+        assert child.wait(5)
+        child.reap()
+
+
+def test_a_policy_that_dayfly_was_started_with_is_kept() -> None:
+    code = """
+import os
+from tests.boundaries.test_host_side import Child, in_spawner, program, replace
+os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+start = lambda: Child.start(replace(program("sleep", "1000"), batch=True))
+child = in_spawner(start).result(5)
+print(os.sched_getscheduler(child.pid) == os.SCHED_IDLE)
+child.kill(); child.wait(5); child.reap()
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    assert said.stdout == "True\n"
 
 
 @pytest.fixture

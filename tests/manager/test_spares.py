@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import importlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,7 +15,7 @@ from dayfly.errors import BoundaryUnusable, PolicyError
 from dayfly.limits import Limits
 from dayfly.manager.recorded import RecordedLife
 from dayfly.manager.spares import FIRST_PAUSE, WARM_SECONDS, Spares
-from dayfly.manager.templates import Template, fits
+from dayfly.manager.templates import Template, fits, preloading
 from dayfly.policy import Policy
 from dayfly.sandbox.rest import FREEZE_SECONDS
 from dayfly.spec import EndReason
@@ -223,9 +225,21 @@ async def test_a_spare_is_warmed_before_it_is_anybodys_and_frozen() -> None:
     opener = Opener(script)
     async with kept(opener, 1, preload=("json", "os.path")) as spares:
         await spares.full()
-        code = "if __import__('json'): pass\nif __import__('os.path'): pass\n''"
-        assert asked == [("execute", code, True), ("configure", None, None)]
+        assert asked == [("execute", preloading(("json", "os.path")), True), ("configure", None, None)]
         assert opener.cells[0].frozen
+
+
+def test_what_a_spare_runs_imports_what_it_preloads_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    imported: list[str] = []
+    monkeypatch.setattr(
+        "builtins.__import__", lambda name, *_: (imported.append(name), importlib.import_module(name))[1]
+    )
+    names: dict[str, object] = {}
+    *statements, last = ast.parse(preloading(("json", "os.path"))).body
+    exec(compile(ast.Module(statements, []), "cell", "exec"), names)
+    assert imported[:2] == ["json", "os.path"]
+    assert names.keys() == {"__builtins__"}
+    assert ast.literal_eval(last.value) == ""  # type: ignore[attr-defined]
 
 
 async def test_one_that_warms_slowly_is_not_frozen_under_way() -> None:

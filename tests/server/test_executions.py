@@ -183,6 +183,10 @@ def test_what_code_shows_is_data(client: httpx.Client, sandbox: str) -> None:
     shows = "display({'application/json': float('nan'), 'image/png': b'\\x89PNG'}, raw=True)"
     assert run(client, sandbox, "print('\\ud800'.encode('utf-8', 'surrogatepass'))")["outcome"] == "ok"
     assert run(client, sandbox, "import sys; sys.stdout.buffer.write(b'\\xff\\x00\\n')")["stdout"] == "\ufffd\x00\n"
+    past = "import sys; text = 'a\\n' * 300 + 'b'; print(text); out = sys.stdout.buffer"
+    assert run(client, sandbox, past)["stdout"] == "a\n" * 300 + "b\n", "what a flood keeps back comes with its run"
+    assert run(client, sandbox, "_ = out.write(b'late'); sys.stdout.write('x'); 1")["stdout"] == "latex"
+    assert run(client, sandbox, "_ = out.write(b'past the text')")["stdout"] == "past the text"
     (shown,) = run(client, sandbox, shows)["results"]
     assert shown["data"] == {"image/png": b64encode(b"\x89PNG").decode()}, "what is no JSON is left out inside already"
 

@@ -14,9 +14,9 @@ import select
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -33,7 +33,10 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True)
 class Program:
-    """What to start. ``cpus`` are the host's CPUs that it and its children may use; all when empty."""
+    """What to start. ``cpus`` are the host's CPUs that it and its children may use; all when empty.
+
+    With ``batch`` none of them takes the CPU from another process by waking up (sched(7), SCHED_BATCH).
+    """
 
     argv: Sequence[str]
     stdin: int
@@ -42,6 +45,7 @@ class Program:
     environment: dict[str, str]
     directory: Path
     cpus: frozenset[int] = frozenset()
+    batch: bool = False
 
 
 class Child:
@@ -62,14 +66,8 @@ class Child:
     @classmethod
     def start(cls, program: Program) -> Child:
         """Raises ``OSError``."""
-        everywhere = os.sched_getaffinity(0)
-        if program.cpus:
-            os.sched_setaffinity(0, program.cpus)  # of this thread; the child inherits it
-        try:
+        with _scheduled(program):
             return cls(_popen(program))
-        finally:
-            if program.cpus:
-                os.sched_setaffinity(0, everywhere)
 
     @property
     def pid(self) -> int:
@@ -143,6 +141,24 @@ class Held:
 def _settle(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
+
+
+@contextmanager
+def _scheduled(program: Program) -> Iterator[None]:
+    """This thread is scheduled as the program is to be, which a child inherits."""
+    everywhere, priority = os.sched_getaffinity(0), os.sched_param(0)
+    batch = program.batch and os.sched_getscheduler(0) == os.SCHED_OTHER  # not where the caller has chosen another
+    try:
+        if program.cpus:
+            os.sched_setaffinity(0, program.cpus)
+        if batch:
+            os.sched_setscheduler(0, os.SCHED_BATCH, priority)
+        yield
+    finally:
+        if batch:
+            os.sched_setscheduler(0, os.SCHED_OTHER, priority)
+        if program.cpus:
+            os.sched_setaffinity(0, everywhere)
 
 
 def _popen(program: Program) -> subprocess.Popen[bytes]:

@@ -6,6 +6,7 @@ import sys
 
 from dayfly.agent.kernels import display
 from dayfly.agent.kernels.records import HARD_LIMIT, encode
+from dayfly.agent.kernels.streams import flush
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,10 +50,7 @@ class Publisher:
     def _flush_streams() -> None:
         """What was printed before comes before."""
         for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except Exception:  # the user's own stream
-                continue
+            flush(stream)
 
 
 def _record(data: dict[str, object], metadata: dict[str, object], main: bool, omitted: int) -> bytes:

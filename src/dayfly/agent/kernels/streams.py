@@ -29,6 +29,13 @@ class Stream(io.TextIOWrapper):
         self._prompt = PROMPT_LINES
         self._flushed = 0.0
         self._flusher = False
+        self._written = self._shared = False
+
+    @property
+    def buffer(self) -> io.BufferedWriter:
+        """Who has it may write past this stream at any time."""
+        self._shared = True
+        return super().buffer  # type: ignore[return-value]
 
     def begin(self) -> None:
         """A new run, or a new process."""
@@ -36,20 +43,32 @@ class Stream(io.TextIOWrapper):
         self._flusher = False
 
     def write(self, text: str) -> int:
+        self._written = True
         count = super().write(text)
+        self._written = True  # again: another thread may have flushed in between
         if "\n" in text:
             self._line_ended()
         return count
 
+    def send(self) -> None:
+        """Flush, if there may be something: the lock of an empty buffer reads the clock, 20 us inside gVisor."""
+        if self._written or self._shared:
+            self._written = False  # before the flush: what another thread writes meanwhile is for the next
+            try:
+                self.flush()
+            except BaseException:
+                self._written = True
+                raise
+
     def _line_ended(self) -> None:
         if self._prompt > 0:
             self._prompt -= 1
-            self.flush()
+            self.send()
             return
         now = time.monotonic()
         if now - self._flushed >= FLUSH_SECONDS:
             self._flushed = now
-            self.flush()
+            self.send()
         elif not self._flusher:
             self._flusher = True
             self._start_flusher()
@@ -107,10 +126,18 @@ class Streams:
         """After a run: everything that it printed is on its way, also through streams of its own."""
         mine = (self.stdout, self.stderr)
         for stream in (*mine, *(one for one in (sys.stdout, sys.stderr) if one not in mine)):
-            try:
-                stream.flush()
-            except Exception:  # closed, or not a stream at all: the user's own, and the run is over
-                continue
+            flush(stream)
+
+
+def flush(stream: object) -> None:
+    """What was written to it is on its way. The user's own may be closed, or no stream at all: that is the user's."""
+    try:
+        if isinstance(stream, Stream):
+            stream.send()
+        else:
+            stream.flush()  # type: ignore[attr-defined]
+    except Exception:
+        pass
 
 
 def _usable(stream: io.TextIOWrapper) -> bool:

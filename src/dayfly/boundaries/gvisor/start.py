@@ -141,6 +141,7 @@ def _program(plan: Plan, footprint: Footprint, ends: ChildEnds) -> Program:
         environment={"PATH": SYSTEM_PATH},  # nothing of the caller's: runsc would hand on what it is told to
         directory=Path("/"),
         cpus=footprint.cpus,
+        batch=True,  # see docs/design.md: else gVisor spins for a scheduler's slice at every other page that it maps
     )
 
 
