@@ -33,6 +33,8 @@ NO_SUCH_PROCESS = "no_such_process"
 NO_SUCH_CONTEXT = "no_such_context"
 BUSY = "busy"
 CANNOT_START = "cannot_start"  # the program does not exist, or a limit forbids another process
+DENIED = "denied"  # a destination that no rule allows
+UNREACHABLE = "unreachable"  # one that is allowed, and did not answer
 REFUSED = "refused"  # a port inside on which nobody listens
 CANCELLED = "cancelled"
 
@@ -149,6 +151,28 @@ TREE_UNPACK = Operation("tree.unpack", {"path": str}, finish={"members": int, "s
 
 PORT_CONNECT = Operation("port.connect", {"port": int}, to_opener={"connected": {}})  # bytes on STDIN/STDOUT
 
+NETWORK = Operation(
+    # The names that exist inside from now on, in the place of those before: [{"host": str, "ports": [int]}]. A host is in
+    # canonical form (hosts.py) or "*." and one, which stands for every name with exactly one label more. [] is no network:
+    # no resolver, no listener.
+    "network",
+    {"names": list},
+)
+TUNNEL = Operation(
+    # A connection that code inside makes to one of the names. STDIN: what it sends; STDOUT: what it receives. Failures are
+    # DENIED, whose message is text for whoever runs the code, and UNREACHABLE.
+    "tunnel",
+    {"host": str, "port": int},
+    to_opener={"connected": {}},
+    opener="agent",
+)
+NAMES_REFUSED = Operation(
+    # Names that code asked for and that are not on the list: [{"host": str, "count": int}]. Claims.
+    "names.refused",
+    {"names": list},
+    opener="agent",
+)
+
 CONFIGURE = Operation(
     "configure",  # personalise: environment of everything started from now on; limits can only tighten
     {"env": dict, "limits": dict, "hostname": MAYBE_STR},
@@ -169,7 +193,7 @@ OPERATIONS = {
         EXECUTE, CONTEXT_LIST, CONTEXT_REMOVE, CONTEXT_PREPARE,
         PROCESS_START, PROCESS_CONNECT, PROCESS_LIST, PROCESS_SIGNAL,
         FILE_READ, FILE_WRITE, FILE_STAT, FILE_LIST, FILE_MKDIR, FILE_RENAME, FILE_REMOVE, FILE_WATCH,
-        TREE_PACK, TREE_UNPACK, PORT_CONNECT, CONFIGURE, RENEW, USAGE,
+        TREE_PACK, TREE_UNPACK, PORT_CONNECT, NETWORK, TUNNEL, NAMES_REFUSED, CONFIGURE, RENEW, USAGE,
     )
 }  # fmt: skip
 
