@@ -12,6 +12,7 @@ from dayfly.limits import Limits, amount_text
 
 __all__ = [
     "EndReason",
+    "Denial",
     "Enforcement",
     "Execution",
     "ExecutionError",
@@ -160,6 +161,24 @@ class ExecutionError:
 
 
 @dataclass(frozen=True)
+class Denial:
+    """A destination that code inside asked for and did not get.
+
+    ``port`` is ``None`` for a name that was only to be resolved. ``code`` is one word (``not_listed``, ``private_address``, ...; see
+    docs/network.md), ``reason`` and ``remedy`` are a sentence each. ``claimed``: only the agent inside says so; the others were
+    seen by the gateway. ``count``: so many times. A literal address dies inside, where nobody sees it, and is not listed.
+    """
+
+    host: str
+    port: int | None
+    code: str
+    reason: str
+    remedy: str
+    claimed: bool = False
+    count: int = 1
+
+
+@dataclass(frozen=True)
 class Result:
     """One rich result: a MIME bundle. Untrusted data: never render html, svg or javascript outside a sandboxed frame.
 
@@ -234,7 +253,7 @@ class Execution:
 
     ``limit`` names the field of ``Limits`` that stopped or truncated the run, if one did (also when code got a plain
     ``MemoryError`` from it). ``dropped`` counts the bytes of output beyond the cap. ``state_survived`` says whether
-    variables of the context are still there.
+    variables of the context are still there. ``denied`` are the destinations that were denied while it ran.
     """
 
     outcome: Outcome
@@ -252,6 +271,7 @@ class Execution:
     cpu_seconds: float = 0.0
     end_reason: EndReason | None = None
     limits: tuple[LimitReport, ...] = ()
+    denied: tuple[Denial, ...] = ()
 
     def __repr__(self) -> str:
         """One bounded line; all of it is in the fields."""
@@ -262,6 +282,7 @@ class Execution:
         parts += [
             f"{name}={value}" for name in ("exit_code", "signal", "limit") if (value := getattr(self, name)) is not None
         ]
+        parts += [f"denied={len(self.denied)}"] if self.denied else []
         return f"<Execution {' '.join(parts)}>"
 
     @property
@@ -303,7 +324,8 @@ class ProcessInfo:
 
 @dataclass(frozen=True)
 class ProcessResult:
-    """How a command ended. Exactly one of ``exit_code`` (0-255) and ``signal`` is set unless the sandbox ended."""
+    """How a command ended. Exactly one of ``exit_code`` (0-255) and ``signal`` is set unless the sandbox ended. ``denied`` are
+    the destinations that were denied while it ran."""
 
     outcome: Outcome
     stdout: bytes = b""
@@ -314,6 +336,7 @@ class ProcessResult:
     dropped: int = 0
     duration: float = 0.0
     end_reason: EndReason | None = None
+    denied: tuple[Denial, ...] = ()
 
     def __repr__(self) -> str:
         """One bounded line; all of it is in the fields."""
@@ -326,6 +349,7 @@ class ProcessResult:
         parts += [
             f"{name}={value}" for name in ("exit_code", "signal", "limit") if (value := getattr(self, name)) is not None
         ]
+        parts += [f"denied={len(self.denied)}"] if self.denied else []
         return f"<ProcessResult {' '.join(parts)}>"
 
     @property

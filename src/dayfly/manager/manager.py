@@ -15,6 +15,7 @@ from dayfly.errors import HostError, InputError, NoSuchSandbox, PolicyError, San
 from dayfly.limits import LONGEST_PAUSE
 from dayfly.manager.admission import Admission, Share
 from dayfly.manager.leased import clear_abandoned
+from dayfly.manager.outlet import Outlet
 from dayfly.manager.paused import Owner, Paused, Records
 from dayfly.manager.pauses import Pauses
 from dayfly.manager.recorded import RecordedLife
@@ -82,6 +83,7 @@ class Manager:
         self._lives: dict[RecordedLife, asyncio.Task[None]] = {}
         self._shares: dict[RecordedLife, Share] = {}
         self._spares: dict[str, Spares] = {}
+        self._outlet = Outlet()
         self._sweeping = asyncio.Lock()
         self._swept = False
         self._closed = False
@@ -93,13 +95,27 @@ class Manager:
         """A new sandbox, from a spare where one fits. Raises ``PolicyError``, ``ImageNotFound``, ``BoundaryUnusable``,
         ``LimitUnenforceable``, and ``AdmissionRefused`` where the tenant or the machine has no room."""
         variables = _environment(env)
+        life = await self._claim(policy, variables, tenant) or await self._open_cold(policy, variables, tenant)
+        return await self._connected(life, policy)
+
+    async def _claim(self, policy: Policy, env: dict[str, str], tenant: str) -> RecordedLife | None:
         for spares in self._spares.values():
             if not spares.fits(policy):
                 continue
-            life = await spares.claim(policy, variables, lambda life: self._hand_over(life, tenant))
+            life = await spares.claim(policy, env, lambda life: self._hand_over(life, tenant))
             if life is not None:
                 return life
-        return await self._open_cold(policy, variables, tenant)
+        return None
+
+    async def _connected(self, life: RecordedLife, policy: Policy) -> RecordedLife:
+        """With the network that its policy gives it. It is ended if that cannot be."""
+        if policy.network != "none":
+            try:
+                await life.set_network(policy.network, self._outlet)
+            except BaseException:
+                await asyncio.shield(asyncio.ensure_future(life.close()))
+                raise
+        return life
 
     def _hand_over(self, life: RecordedLife, tenant: str) -> None:
         """The spare's share becomes the tenant's; it goes back when the sandbox ends. Raises ``AdmissionRefused``."""
@@ -184,6 +200,7 @@ class Manager:
             return self.pauses.unsealed(paused, restore)
 
         life = await self._open(paused.policy, paused.owner.tenant, begin, image=paused.image)
+        await self._connected(life, paused.policy)
         await self.pauses.alive_again(paused, life)
         return life
 
@@ -196,7 +213,8 @@ class Manager:
             def begin(boundary: Boundary, spec: SandboxSpec) -> Awaitable[RecordedLife]:
                 return RecordedLife.restore(boundary, suspended, spec, life.policy, keep_seeds=True)
 
-            return await self._open(life.policy, tenant, begin, image=life.spec.image.digest)
+            copy = await self._open(life.policy, tenant, begin, image=life.spec.image.digest)
+            return await self._connected(copy, life.policy)
 
         return await self.pauses.fork(life, count, restore)
 
@@ -318,6 +336,7 @@ class Manager:
         lives = dict(self._lives)
         await asyncio.gather(*(life.close() for life in lives))
         await asyncio.gather(*lives.values())
+        await self._outlet.close()
         if self._pauses is not None:
             await self._pauses.close()
         for failure in stopped:  # not before every sandbox has ended

@@ -10,8 +10,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
+from dayfly.egress.client import Closed
 from dayfly.errors import DayflyError, SandboxEnded
 from dayfly.manager.ledger import Record
+from dayfly.manager.traffic import Traffic
 from dayfly.sandbox import ExecutionSink, Life
 from dayfly.spec import Execution, ProcessResult, Result
 
@@ -119,6 +121,7 @@ class RecordedLife(Life):
     """``record`` is set when it becomes somebody's; without one it is a plain ``Life``."""
 
     record: Record | None = None
+    _traffic: Traffic | None = None
     runs: int = 0
     """So many are in the record, commands too."""
 
@@ -126,6 +129,19 @@ class RecordedLife(Life):
         """From now on. A record that keeps nothing costs nothing."""
         self.record = record if record.kept else None
         self.runs = runs
+        if self.record is not None:
+            self._traffic = Traffic(record)
+            self._inside.denials.tell = self._traffic.denied
+
+    def used(self, closed: Closed) -> None:
+        """See ``NetworkCalls.used``."""
+        if self._traffic is not None:
+            self._traffic.closed(closed)
+
+    def before_gone(self) -> None:
+        """See ``Life.before_gone``."""
+        if self._traffic is not None:
+            self._traffic.flush()
 
     def _next_number(self) -> int:
         self.runs += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from dayfly.errors import InputError
@@ -149,6 +149,7 @@ class ExecutionCalls:
         loop = asyncio.get_running_loop()
         started = loop.time()
         collector = _Collector(params["output"], sink)  # type: ignore[arg-type]
+        mark = inside.denials.mark()
         call = await inside.link.open(ops.EXECUTE, params, long=True)
         run = Run(call, stop="interrupt", kill=inside.kill_unconfirmed)
         run.set_deadline(seconds)
@@ -157,11 +158,14 @@ class ExecutionCalls:
                 await run.follow(collector.take)
         except RemoteProtocolError as broken:
             await inside.violated(broken)
-            return await self._ended(collector, run, loop.time() - started)
+            done = await self._ended(collector, run, loop.time() - started)
         except LinkLost:
-            return await self._ended(collector, run, loop.time() - started)
-        await collector.finish()
-        return _execution(call.value, collector, run, loop.time() - started, inside)
+            done = await self._ended(collector, run, loop.time() - started)
+        else:
+            await collector.finish()
+            done = _execution(call.value, collector, run, loop.time() - started, inside)
+        denied = inside.denials.since(mark)
+        return replace(done, denied=denied) if denied else done
 
     async def _ended(self, collector: _Collector, run: Run, duration: float) -> Execution:
         end = await self._inside.life.ended()

@@ -10,6 +10,7 @@ from dayfly.boundaries.base import CellEnd
 from dayfly.errors import DayflyError, InputError, SandboxEnded
 from dayfly.limits import Limits
 from dayfly.sandbox.call import Call, OperationFailed
+from dayfly.sandbox.denials import Denials
 from dayfly.sandbox.failures import translate
 from dayfly.sandbox.link import Link, LinkLost
 from dayfly.spec import EndReason, LimitReport
@@ -38,6 +39,7 @@ class Inside:
         self.limits = limits
         self.reports = reports
         self.life = life
+        self.denials = Denials()
 
     def adopt(self, limits: Limits, reports: tuple[LimitReport, ...]) -> None:
         """Other limits, before anything was run."""

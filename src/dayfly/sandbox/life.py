@@ -19,6 +19,7 @@ from dayfly.sandbox.executions import ExecutionCalls, error_of
 from dayfly.sandbox.files import FileCalls
 from dayfly.sandbox.inside import FAILURES, Inside
 from dayfly.sandbox.link import Link, LinkLost
+from dayfly.sandbox.network import NetworkCalls
 from dayfly.sandbox.ports import PortCalls
 from dayfly.sandbox.processes import ProcessCalls
 from dayfly.sandbox.rest import Rest
@@ -53,7 +54,7 @@ PROCESS_RESERVE = 4
 """Processes of the limit kept for the agent and its helpers."""
 
 
-class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, SnapshotCalls):
+class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, NetworkCalls, SnapshotCalls):
     """A live sandbox; implements ``dayfly.client.backend.Backend``. Made by ``open``; used on one event loop.
 
     ``spec`` is what its cell was opened with.
@@ -283,7 +284,13 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, SnapshotCalls):
         self._courtesy.end()
         self._keeper.cancel()
         await self._link.close()
+        if self._network is not None:
+            await self._network.end()
+        self.before_gone()
         self._gone.set()
+
+    def before_gone(self) -> None:
+        """Nothing more will happen in it; nobody has been told yet."""
 
     # --- time -----------------------------------------------------------------------------------------------------
 

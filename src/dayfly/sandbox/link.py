@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dayfly.boundaries.base import CellStream
+from dayfly.sandbox.accepted import Accepted
 from dayfly.sandbox.call import Call, OperationFailed
+from dayfly.sandbox.exchange import Exchange
 from dayfly.sandbox.turns import BULK, turns
 from dayfly.wire import operations
 from dayfly.wire.bookmark import Bookmark
@@ -21,6 +23,7 @@ from dayfly.wire.messages import (
     Goodbye,
     Hello,
     Message,
+    Open,
     Ping,
     Pong,
     Quiesce,
@@ -31,6 +34,9 @@ from dayfly.wire.messages import (
 from dayfly.wire.operations import Operation
 
 __all__ = ["Link", "LinkLost"]
+
+QUIET_TRIES = 5
+"""Times that the agent is asked to fall silent while it opens channels. Each takes some milliseconds."""
 
 LONG_CALLS = MAX_CHANNELS - 16
 """Calls of unbounded length (runs, commands, watches, ports) at once; the rest of the channels stays for short ones."""
@@ -59,6 +65,8 @@ class Link:
         self._on_lost = on_lost
         self._connection = Connection(HOST) if bookmark is None else Connection.continued(bookmark)
         self._calls: dict[int, Call] = {}
+        self._accepted: dict[int, Accepted] = {}
+        self.accepts: dict[str, Callable[[Accepted], None]] = {}  # what the agent may ask for, by the operation's name
         self._channels = asyncio.Semaphore(MAX_CHANNELS)
         self._long = 0
         self._output = asyncio.Event()
@@ -124,8 +132,21 @@ class Link:
         if wanted or not self._flowing.is_set():
             raise OperationFailed(operations.BUSY, f"{len(wanted) or 'other'} calls are under way")
         self._flowing.clear()
+        for _ in range(QUIET_TRIES):
+            await self._fall_silent()
+            if not self._accepted:
+                return self._bookmark()
+            await self._take_turn(self._say_resume)  # the agent had opened a channel before it heard of it
+        self._flowing.set()
+        raise OperationFailed(operations.BUSY, "connections are opened faster than they are ended")
+
+    async def _fall_silent(self) -> None:
+        for one in list(self._accepted.values()):
+            one.fail(operations.UNREACHABLE, "the sandbox is being saved: connect again afterwards")
         await self._none_left()  # the agent answers those too that nobody waits for any more
         await self._take_turn(lambda: self.send(Quiesce()))
+
+    def _bookmark(self) -> Bookmark:
         self._resting = True
         try:
             return self._connection.bookmark()
@@ -218,19 +239,41 @@ class Link:
 
     def _dispatch(self, received: Received) -> None:
         message = received.message
-        if received.channel:
-            call = self._calls.get(received.channel)
-            if call is None:
-                raise RemoteProtocolError("the agent opened a channel; none are expected")
-            call.deliver(received)
-            if isinstance(message, (Finish, Fail)):
-                self._retire(received.channel)
+        if isinstance(message, Open):
+            self._opened(received.channel, message)
+        elif received.channel:
+            self._on_channel(received)
         elif isinstance(message, Welcome):
             self._greeted(message)
         elif isinstance(message, (Quiesced, Resume)):
             self._turned()
         elif not isinstance(message, (Pong, Goodbye)):
             raise RemoteProtocolError(f"{type(message).__name__} is not expected now")
+
+    def _on_channel(self, received: Received) -> None:
+        number = received.channel
+        one = self._calls.get(number) or self._accepted.get(number)
+        if one is None:
+            return  # answered here a moment ago, by what came just before in the same bytes
+        one.deliver(received)
+        if number in self._calls and isinstance(received.message, (Finish, Fail)):
+            self._retire(number)
+
+    def _opened(self, number: int, message: Open) -> None:
+        """Raises ``RemoteProtocolError`` for what the agent may not ask for now."""
+        operation = operations.OPERATIONS.get(message.op)
+        take = self.accepts.get(message.op)
+        if operation is None or operation.opener != "agent" or take is None:
+            raise RemoteProtocolError(f"the agent asks for {message.op!a:.80}, which is not expected")
+        params = operations.check(message.params, operation.params, operation.name, RemoteProtocolError)
+        accepted = self._accepted[number] = Accepted(self, number, operation, params)
+        if self._flowing.is_set():  # else it is refused as soon as this side may speak again
+            take(accepted)
+
+    def answered(self, number: int) -> None:
+        """From an ``Accepted``: its channel has ended."""
+        del self._accepted[number]
+        self._retired.set()
 
     def _turned(self) -> None:
         if self._turn is not None and not self._turn.done():
@@ -262,9 +305,13 @@ class Link:
         except ProtocolError:
             self._lose(None)
 
+    @property
+    def _exchanges(self) -> list[Exchange]:
+        return [*self._calls.values(), *self._accepted.values()]
+
     def _wake_senders(self) -> None:
-        for call in self._calls.values():
-            call.may_send()
+        for one in self._exchanges:
+            one.may_send()
 
     def _lose(self, error: ProtocolError | None) -> None:
         if self._lost:
@@ -278,9 +325,10 @@ class Link:
             self._turn.set_exception(LinkLost())
         self._flowing.set()  # whoever waits to open a channel hears of it, or for others to end
         self._retired.set()
-        for call in list(self._calls.values()):
+        for _ in self._calls:
             self._channels.release()
-            call.wake()
+        for one in self._exchanges:
+            one.wake()
         self._on_lost(error)
 
     async def close(self) -> None:

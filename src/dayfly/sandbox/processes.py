@@ -58,6 +58,7 @@ class RunningProcess:
         self._run = Run(call, stop="stop", kill=inside.kill_unconfirmed)
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._begun = asyncio.get_running_loop().time()
+        self._mark = inside.denials.mark()
         self._following = asyncio.ensure_future(self._follow())
 
     async def started(self, timeout: float | None) -> None:
@@ -118,7 +119,8 @@ class RunningProcess:
     def _make(self, outcome: Outcome, *, end_reason: EndReason | None = None, **rest: Any) -> ProcessResult:
         duration = asyncio.get_running_loop().time() - self._begun
         out, err = b"".join(self._out), b"".join(self._err)
-        return ProcessResult(outcome, out, err, duration=duration, end_reason=end_reason, **rest)
+        denied = self._inside.denials.since(self._mark)
+        return ProcessResult(outcome, out, err, duration=duration, end_reason=end_reason, denied=denied, **rest)
 
     async def wait(self) -> ProcessResult:
         """How it ended. Cancelling the wait leaves the process alone."""

@@ -1,0 +1,188 @@
+"""The way out of one sandbox: names that exist inside, tunnels to them through the gateway, and what was denied.
+
+The agent opens tunnels by name; whether one may be opened is the gateway's to judge, which is another process. What the
+agent says of names that it refused by itself is a claim.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from dayfly.egress.client import Closed, EgressDenied, EgressUnreachable, Tunnel
+from dayfly.egress.verdict import Denied
+from dayfly.network import Rule
+from dayfly.sandbox.accepted import Accepted
+from dayfly.sandbox.denials import Denials
+from dayfly.sandbox.inside import FAILURES, Inside
+from dayfly.sandbox.link import Link, LinkLost
+from dayfly.spec import Denial
+from dayfly.wire import operations as ops
+from dayfly.wire.errors import RemoteProtocolError
+from dayfly.wire.messages import Data, Eof
+
+__all__ = ["Network", "NetworkCalls", "names_of"]
+
+READ = 256 * 1024
+"""Bytes taken from a tunnel at once: what a frame to the agent carries."""
+
+MAX_CLAIMS = 100
+"""Names in one report of the agent's."""
+
+ADD_A_RULE = "ask whoever runs this sandbox to add a rule for it, or go without"
+
+MAX_HOST = 253
+"""Characters of a name."""
+
+
+class WayOut(Protocol):
+    """Where tunnels lead to: the manager's hold on the gateway."""
+
+    async def admit(self, sandbox: str, rules: tuple[Rule, ...], told: Callable[[Closed], None]) -> None:
+        """What the sandbox may reach from now on. ``told`` hears of every connection that has ended."""
+        ...
+
+    async def withdraw(self, sandbox: str) -> None:
+        """Its connections end, and are told of before this returns."""
+        ...
+
+    async def connect(self, sandbox: str, host: str, port: int) -> Tunnel:
+        """Raises ``EgressDenied`` and ``EgressUnreachable``."""
+        ...
+
+
+class Network:
+    """On one link. ``denials`` hears of everything that was refused."""
+
+    def __init__(self, link: Link, sandbox: str, way: WayOut, denials: Denials) -> None:
+        self._sandbox = sandbox
+        self._way = way
+        self._denials = denials
+        self._tasks: set[asyncio.Task[None]] = set()
+        link.accepts = {ops.TUNNEL.name: self._tunnel, ops.NAMES_REFUSED.name: self._refused}
+
+    async def end(self) -> None:
+        """The sandbox is gone: so are its connections, and whoever wants to know has heard of them."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await self._way.withdraw(self._sandbox)
+
+    # --- tunnels ------------------------------------------------------------------------------------------------------
+
+    def _tunnel(self, asked: Accepted) -> None:
+        task = asyncio.ensure_future(self._serve(asked))
+        asked.on_cancel = task.cancel
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, asked: Accepted) -> None:
+        try:
+            await self._connected(asked, str(asked.params["host"]), int(asked.params["port"]))
+        except EgressDenied as error:
+            self._deny(error.denied)
+            asked.fail(ops.DENIED, sentence(error.denied))
+        except EgressUnreachable as error:
+            asked.fail(ops.UNREACHABLE, str(error))
+        except LinkLost:
+            return
+        finally:
+            asked.fail(ops.CANCELLED, "the connection is closed")  # if nothing else was said
+
+    async def _connected(self, asked: Accepted, host: str, port: int) -> None:
+        tunnel = await self._way.connect(self._sandbox, host, port)
+        try:
+            asked.send_event("connected", {})
+            await _both_ways(asked, tunnel)
+        except OSError as error:
+            if tunnel.denied is None:
+                raise EgressUnreachable(error.strerror or "the connection broke") from error
+        finally:
+            tunnel.close()
+        if tunnel.denied is not None:
+            raise EgressDenied(tunnel.denied)
+        asked.finish({})
+
+    def _deny(self, denied: Denied) -> None:
+        self._denials.add(Denial(denied.host, denied.port, denied.code, denied.reason, denied.remedy))
+
+    # --- claims -------------------------------------------------------------------------------------------------------
+
+    def _refused(self, asked: Accepted) -> None:
+        if len(asked.params["names"]) > MAX_CLAIMS:
+            raise RemoteProtocolError("names.refused with too many names")
+        for row in asked.params["names"]:
+            self._denials.add(_claimed(row))
+        asked.finish({})
+
+
+class NetworkCalls:
+    """Mixed into ``Life``."""
+
+    _inside: Inside
+    _network: Network | None = None
+
+    async def set_network(self, rules: tuple[Rule, ...], way: WayOut) -> None:
+        """What can be reached from now on, instead of what could be before. Raises ``HostError``, ``SandboxEnded``."""
+        inside, sandbox = self._inside, str(self.id)  # type: ignore[attr-defined]
+        await way.admit(sandbox, rules, self.used)
+        if self._network is None:
+            self._network = Network(inside.link, sandbox, way, inside.denials)
+        with inside.call():
+            try:
+                await (await inside.link.open(ops.NETWORK, {"names": names_of(rules)})).answer()
+            except FAILURES as caught:
+                raise await inside.error(caught) from None
+
+    def used(self, closed: Closed) -> None:
+        """A connection has ended."""
+
+
+async def _both_ways(asked: Accepted, tunnel: Tunnel) -> None:
+    """Until both sides have said all, or either is gone."""
+    ways = [asyncio.ensure_future(way(asked, tunnel)) for way in (_outward, _inward)]
+    try:
+        await asyncio.gather(*ways)
+    finally:
+        for way in ways:
+            way.cancel()
+        await asyncio.wait(ways)
+
+
+async def _outward(asked: Accepted, tunnel: Tunnel) -> None:
+    while isinstance(message := await asked.next(), Data):
+        await tunnel.write(message.data)
+    if isinstance(message, Eof):
+        tunnel.write_eof()
+
+
+async def _inward(asked: Accepted, tunnel: Tunnel) -> None:
+    while data := await tunnel.read(READ):
+        if not await asked.send_data(ops.STDOUT, data):
+            return
+    asked.send_eof(ops.STDOUT)
+
+
+def names_of(rules: tuple[Rule, ...]) -> list[dict[str, Any]]:
+    """What the agent is told of them: hosts and ports, and nothing else."""
+    found: dict[str, set[int]] = {}
+    for rule in rules:
+        found.setdefault(rule.host, set()).update(rule.ports)
+    return [{"host": host, "ports": sorted(ports)} for host, ports in found.items()]
+
+
+def sentence(denied: Denied) -> str:
+    """What the code inside reads."""
+    return f"{denied.reason}; {denied.remedy}" if denied.remedy else denied.reason
+
+
+def _claimed(row: object) -> Denial:
+    """A name that the agent says it refused. Raises ``RemoteProtocolError``."""
+    if not isinstance(row, dict) or not isinstance(row.get("host"), str) or type(row.get("count")) is not int:
+        raise RemoteProtocolError("names.refused with something that is no name")
+    host = ascii(row["host"][:MAX_HOST])[1:-1]
+    reason = f"{host} is not on this sandbox's list of names"
+    return Denial(host, None, "not_listed", reason, ADD_A_RULE, claimed=True, count=max(1, min(row["count"], 1 << 31)))
