@@ -262,12 +262,16 @@ class Link:
     def _opened(self, number: int, message: Open) -> None:
         """Raises ``RemoteProtocolError`` for what the agent may not ask for now."""
         operation = operations.OPERATIONS.get(message.op)
-        take = self.accepts.get(message.op)
-        if operation is None or operation.opener != "agent" or take is None:
-            raise RemoteProtocolError(f"the agent asks for {message.op!a:.80}, which is not expected")
+        if operation is None or operation.opener != "agent":
+            raise RemoteProtocolError(f"the agent asks for {message.op!a:.80}, which is not its to ask for")
         params = operations.check(message.params, operation.params, operation.name, RemoteProtocolError)
         accepted = self._accepted[number] = Accepted(self, number, operation, params)
-        if self._flowing.is_set():  # else it is refused as soon as this side may speak again
+        if not self._flowing.is_set():
+            return  # it is refused as soon as this side may speak again
+        take = self.accepts.get(message.op)
+        if take is None:
+            accepted.fail(operations.DENIED, "this sandbox has no network")
+        else:
             take(accepted)
 
     def answered(self, number: int) -> None:

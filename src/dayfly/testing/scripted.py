@@ -169,6 +169,13 @@ class ScriptedAgent:
         if buffers := self.connection.take_output():
             await self.stream.write(*buffers)
 
+    async def open(self, op: str, **params: Any) -> Asked:
+        """Ask the host for something. What it says is in ``arrived`` of the answer."""
+        number = self.connection.open(op, params)
+        asked = self._asked[number] = Asked(self, number, op, params)
+        await self.flush()
+        return asked
+
     async def something_arrived(self) -> None:
         self._arrival.clear()
         await self._arrival.wait()

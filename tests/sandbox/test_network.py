@@ -1,0 +1,266 @@
+"""The host's side of the network, over a scripted agent and a gateway in memory: tunnels, refusals, ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dayfly.egress.client import Closed, EgressDenied, EgressUnreachable
+from dayfly.egress.verdict import Denied
+from dayfly.network import Rule
+from dayfly.sandbox.denials import KEPT, Denials
+from dayfly.sandbox.network import MAX_CLAIMS, names_of
+from dayfly.spec import Denial, EndReason
+from dayfly.testing.scripted import Asked
+from dayfly.wire.messages import Data, Eof, Event, Fail, Finish
+from dayfly.wire.operations import STDIN, STDOUT
+from tests.sandbox.living import DONE, living
+
+RULES = (Rule(host="files.example.com"), Rule(host="files.example.com", ports=(8443,)), Rule(host="*.example.org"))
+DENIED = Denied("other.example.com", 443, "not_listed", "other.example.com is not on the list", "add a rule")
+
+
+class MemoryTunnel:
+    """The gateway's end of one connection."""
+
+    def __init__(self) -> None:
+        self.denied: Denied | None = None
+        self.sent: asyncio.Queue[bytes] = asyncio.Queue()
+        self.incoming: asyncio.Queue[bytes | Exception] = asyncio.Queue()
+        self.closed = asyncio.Event()
+
+    async def read(self, limit: int) -> bytes:
+        data = await self.incoming.get()
+        if isinstance(data, Exception):
+            raise data
+        return data
+
+    async def write(self, data: bytes) -> None:
+        self.sent.put_nowait(bytes(data))
+
+    def write_eof(self) -> None:
+        self.sent.put_nowait(b"")
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+class MemoryWay:
+    """Leads wherever ``answer`` says."""
+
+    def __init__(self, answer: Callable[[str, int], Any] | None = None) -> None:
+        self.answer = answer or (lambda host, port: MemoryTunnel())
+        self.admitted: list[tuple[Rule, ...]] = []
+        self.withdrawn: list[str] = []
+        self.asked: list[tuple[str, int]] = []
+
+    async def admit(self, sandbox: str, rules: tuple[Rule, ...], told: Callable[[Closed], None]) -> None:
+        self.admitted.append(rules)
+
+    async def withdraw(self, sandbox: str) -> None:
+        self.withdrawn.append(sandbox)
+
+    async def connect(self, sandbox: str, host: str, port: int) -> Any:
+        self.asked.append((host, port))
+        found = self.answer(host, port)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+async def agreeing(asked: Asked) -> None:
+    await asked.finish(**(DONE if asked.op == "execute" else {}))
+
+
+async def word(asked: Asked) -> Any:
+    """The next thing that the host says on the channel, credit apart."""
+    while True:
+        message = await asyncio.wait_for(asked.arrived.get(), 5)
+        if isinstance(message, (Data, Eof, Event, Fail, Finish)):
+            return message
+
+
+async def test_names_are_told_inside_and_the_gateway_knows_the_rules_before() -> None:
+    told: list[Any] = []
+    way = MemoryWay()
+
+    async def script(asked: Asked) -> None:
+        told.append((asked.op, asked.params, len(way.admitted)))
+        await asked.finish()
+
+    async with living(script) as (life, _):
+        await life.set_network(RULES, way)  # type: ignore[arg-type]
+        assert told == [("network", {"names": names_of(RULES)}, 1)]
+    assert names_of(RULES) == [
+        {"host": "files.example.com", "ports": [443, 8443]},
+        {"host": "*.example.org", "ports": [443]},
+    ]
+    assert way.withdrawn == [life.id]
+
+
+async def test_bytes_go_both_ways_and_ends_are_told_both_ways() -> None:
+    tunnel = MemoryTunnel()
+    async with living(agreeing) as (life, cell):
+        await life.set_network(RULES, MemoryWay(lambda host, port: tunnel))  # type: ignore[arg-type]
+        asked = await cell.agent.open("tunnel", host="files.example.com", port=443)
+        assert await word(asked) == Event("connected", {})
+        await asked.data(STDIN, b"a question")
+        assert await tunnel.sent.get() == b"a question"
+        tunnel.incoming.put_nowait(b"an answer")
+        assert await word(asked) == Data(STDOUT, b"an answer")
+        await asked.send(Eof(STDIN))
+        assert await tunnel.sent.get() == b"", "the client has said all"
+        assert not tunnel.closed.is_set(), "the answer may still come"
+        tunnel.incoming.put_nowait(b"")
+        assert await word(asked) == Eof(STDOUT)
+        assert await word(asked) == Finish({})
+        await asyncio.wait_for(tunnel.closed.wait(), 5)
+
+
+async def test_what_is_denied_is_told_inside_and_is_in_the_answer_of_the_run() -> None:
+    async def script(asked: Asked) -> None:
+        if asked.op == "execute":
+            for _ in range(2):
+                tried = await asked.agent.open("tunnel", host="other.example.com", port=443)
+                assert await word(tried) == Fail("denied", f"{DENIED.reason}; {DENIED.remedy}")
+        await agreeing(asked)
+
+    async with living(script) as (life, _):
+        await life.set_network(RULES, MemoryWay(lambda *_: EgressDenied(DENIED)))  # type: ignore[arg-type]
+        done = await life.execute("...")
+        assert done.denied == (
+            Denial("other.example.com", 443, "not_listed", DENIED.reason, DENIED.remedy, claimed=False, count=2),
+        )
+        assert "denied=1" in repr(done)
+        process = await life.start_process(["true"])
+        assert (await process.wait()).denied != ()  # of this script every run tries
+
+
+async def test_an_end_by_the_gateway_is_a_denial_too() -> None:
+    tunnel = MemoryTunnel()
+    async with living(agreeing) as (life, cell):
+        await life.set_network(RULES, MemoryWay(lambda *_: tunnel))  # type: ignore[arg-type]
+        asked = await cell.agent.open("tunnel", host="files.example.com", port=443)
+        await word(asked)
+        tunnel.denied = Denied("files.example.com", 443, "sni_mismatch", "the handshake names another host", "")
+        tunnel.incoming.put_nowait(ConnectionResetError())
+        assert await word(asked) == Fail("denied", "the handshake names another host")
+        assert [one.code for one in life._inside.denials.since(0)] == ["sni_mismatch"]
+
+
+@pytest.mark.parametrize("problem", [EgressUnreachable("no answer in 10 s"), OSError(104, "reset by peer")])
+async def test_what_does_not_answer_is_unreachable_and_no_denial(problem: Exception) -> None:
+    def answer(host: str, port: int) -> Any:
+        if isinstance(problem, EgressUnreachable):
+            return problem
+        tunnel = MemoryTunnel()
+        tunnel.incoming.put_nowait(problem)
+        return tunnel
+
+    async with living(agreeing) as (life, cell):
+        await life.set_network(RULES, MemoryWay(answer))  # type: ignore[arg-type]
+        asked = await cell.agent.open("tunnel", host="files.example.com", port=443)
+        said = await word(asked)
+        while not isinstance(said, Fail):
+            said = await word(asked)
+        assert said.code == "unreachable"
+        assert life._inside.denials.since(0) == ()
+
+
+async def test_a_client_that_goes_takes_its_connection_along() -> None:
+    tunnel = MemoryTunnel()
+    async with living(agreeing) as (life, cell):
+        await life.set_network(RULES, MemoryWay(lambda *_: tunnel))  # type: ignore[arg-type]
+        asked = await cell.agent.open("tunnel", host="files.example.com", port=443)
+        await word(asked)
+        from dayfly.wire.messages import Cancel
+
+        await asked.send(Cancel())
+        assert isinstance(await word(asked), Fail)
+        await asyncio.wait_for(tunnel.closed.wait(), 5)
+
+
+async def test_an_end_of_the_sandbox_ends_its_connections_before_anybody_hears_of_it() -> None:
+    tunnel, way = MemoryTunnel(), MemoryWay()
+    way.answer = lambda *_: tunnel
+    async with living(agreeing) as (life, cell):
+        await life.set_network(RULES, way)  # type: ignore[arg-type]
+        asked = await cell.agent.open("tunnel", host="files.example.com", port=443)
+        await word(asked)
+        cell.die(EndReason.CRASHED)
+        await life.ended()
+        assert tunnel.closed.is_set()
+        assert way.withdrawn == [life.id]
+
+
+async def test_without_a_network_a_tunnel_is_denied_and_nothing_else_happens() -> None:
+    async with living(agreeing) as (life, cell):
+        asked = await cell.agent.open("tunnel", host="files.example.com", port=443)
+        assert await word(asked) == Fail("denied", "this sandbox has no network")
+        assert (await life.execute("1")).ok
+
+
+@pytest.mark.parametrize(
+    ("op", "params"),
+    [
+        ("execute", {"context": "python", "language": "python", "code": "1", "cpu_seconds": 1, "output": 1}),
+        ("nonsense", {}),
+        ("tunnel", {"host": "a.example.com"}),
+        ("tunnel", {"host": "a.example.com", "port": "443"}),
+        ("names.refused", {"names": [{"host": "a.example.com"}]}),
+        ("names.refused", {"names": ["a.example.com"]}),
+        ("names.refused", {"names": [{"host": "a", "count": 1}] * (MAX_CLAIMS + 1)}),
+    ],
+)
+async def test_what_is_not_the_agents_to_ask_for_ends_the_sandbox(op: str, params: dict[str, Any]) -> None:
+    async with living(agreeing) as (life, cell):
+        await life.set_network(RULES, MemoryWay())  # type: ignore[arg-type]
+        await cell.agent.open(op, **params)
+        end = await asyncio.wait_for(life.ended(), 5)
+        assert end.reason is EndReason.PROTOCOL_VIOLATION
+
+
+async def test_names_that_the_agent_refused_are_claims() -> None:
+    async def script(asked: Asked) -> None:
+        if asked.op == "execute":
+            names = [{"host": "evil\n.example.com", "count": 3}, {"host": "x" * 999, "count": -1}]
+            told = await asked.agent.open("names.refused", names=names)
+            assert await word(told) == Finish({})
+        await agreeing(asked)
+
+    async with living(script) as (life, _):
+        await life.set_network(RULES, MemoryWay())  # type: ignore[arg-type]
+        first, second = (await life.execute("...")).denied
+        assert (first.host, first.port, first.count, first.claimed) == ("evil\\n.example.com", None, 3, True)
+        assert (len(second.host), second.count) == (253, 1)
+
+
+async def test_connections_are_ended_for_a_snapshot_and_may_be_made_again(tmp_path: Path) -> None:
+    tunnels: list[MemoryTunnel] = []
+    way = MemoryWay(lambda *_: tunnels.append(MemoryTunnel()) or tunnels[-1])
+    async with living(agreeing) as (life, cell):
+        await life.set_network(RULES, way)  # type: ignore[arg-type]
+        asked = await cell.agent.open("tunnel", host="files.example.com", port=443)
+        await word(asked)
+        await life.snapshot(tmp_path / "s")
+        assert (await word(asked)).code == "unreachable"
+        await asyncio.wait_for(tunnels[0].closed.wait(), 5)
+        again = await cell.agent.open("tunnel", host="files.example.com", port=443)
+        assert await word(again) == Event("connected", {})
+
+
+def test_a_run_hears_of_the_last_denials_only() -> None:
+    denials, told = Denials(), []
+    denials.tell = told.append  # type: ignore[assignment]
+    one = Denial("a", 1, "not_listed", "", "")
+    denials.add(one)
+    mark = denials.mark()
+    assert denials.since(mark) == ()
+    for number in range(2 * KEPT):
+        denials.add(Denial(f"{number}", 1, "not_listed", "", ""))
+    assert len(denials.since(mark)) == KEPT
+    assert len(told) == 2 * KEPT + 1
