@@ -29,7 +29,7 @@ class Zone:
     third_party: str = ""
 
 
-NOUNS = "errors limits names hosts network policy spec"
+NOUNS = "errors limits names hosts shared_hosts network policy spec"
 BOUNDARY_PARTS = (
     "boundaries.base boundaries.snapshot boundaries.forks boundaries.pipes boundaries.processes boundaries.stderr "
     "boundaries.life"
@@ -41,7 +41,8 @@ ZONES = {
     "limits": Zone("errors", "a noun", third_party="pydantic"),
     "names": Zone("errors", "a rule for nouns"),
     "hosts": Zone("errors", "a rule for nouns", third_party="idna"),
-    "network": Zone("errors limits hosts", "a noun", third_party="pydantic pydantic_core publicsuffixlist"),
+    "shared_hosts": Zone("", "what is known of hosts, for nouns", third_party="publicsuffixlist"),
+    "network": Zone("errors limits hosts shared_hosts", "a noun", third_party="pydantic"),
     "policy": Zone("errors limits network", "a noun", third_party="pydantic"),
     "spec": Zone("errors limits policy", "a noun"),
     "paths": Zone("errors", "where things are kept on this machine"),
@@ -94,7 +95,7 @@ ZONES = {
     "__main__": Zone("cli", "python -m dayfly"),
 }
 
-PORTABLE = ("dayfly", "errors", "limits", "names", "hosts", "network", "policy", "spec", "client")
+PORTABLE = ("dayfly", "errors", "limits", "names", "hosts", "shared_hosts", "network", "policy", "spec", "client")
 """Zones that must be importable where there is no Linux: a client of a server elsewhere."""
 
 LINUX_ONLY = frozenset(

@@ -20,7 +20,9 @@ _LONGEST_INPUT = 2 * LONGEST_NAME  # what is longer before the mapping is nobody
 
 _SPACE_OR_CONTROL = re.compile(r"[\x00-\x20\x7f]")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
-_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")  # a last label that makes a host an IPv4 address (WHATWG URL, "ends in a number")
+_NUMBER = re.compile(
+    r"[0-9]+|0x[0-9a-f]*"
+)  # a last label that makes a host an IPv4 address (WHATWG URL, "ends in a number")
 
 
 class BadHost(ValueError):
@@ -72,7 +74,7 @@ def _mapped(host: str) -> str:
     import idna  # tables of some 10 ms to load, which most names do not need
 
     try:
-        return idna.uts46_remap(host, True, False)
+        return idna.uts46_remap(host, std3_rules=True)  # transitional: by default not
     except ValueError:  # idna's own errors are such
         raise BadHost("has a character that no host name has") from None
 

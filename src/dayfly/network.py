@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationInfo, WrapValidator, field_validator, model_validator
-from pydantic_core import PydanticCustomError
 
 from dayfly.hosts import LONGEST_NAME, BadHost, IsAddress, canonical
 from dayfly.limits import AS_KEPT, GIB, KIB, ByteSize, Checked, Unfit
+from dayfly.shared_hosts import everybody_may_register, shared_by_many
 
-__all__ = ["MOST_PORTS", "MOST_RULES", "PRIVATE_RANGES", "Network", "Protocol", "Rule", "parse_network"]
+__all__ = [
+    "MOST_PORTS",
+    "MOST_RULES",
+    "PRIVATE_RANGES",
+    "Caution",
+    "Network",
+    "Protocol",
+    "Rule",
+    "lint",
+    "parse_network",
+]
 
 MOST_RULES = 256
 """Of one sandbox. A list that a person can still read; beyond it, it is no list of destinations any more."""
@@ -106,20 +117,27 @@ class Rule(Checked):
         try:
             network = ipaddress.ip_network(value if isinstance(value, (IPv4Network, IPv6Network)) else str(value))
         except ValueError:
-            raise Unfit(f"not a network: {value!a:.80}", "write it as '10.1.2.0/24', with no bits behind the 24th") from None
+            raise Unfit(
+                f"not a network: {value!a:.80}", "write it as '10.1.2.0/24', with no bits behind the 24th"
+            ) from None
         if not any(_within(network, one) for one in PRIVATE_RANGES):
             ranges = ", ".join(str(one) for one in PRIVATE_RANGES)
-            raise Unfit(f"{network} is not inside a private range", f"give a part of one of {ranges}; public addresses need no private")
+            raise Unfit(
+                f"{network} is not inside a private range",
+                f"give a part of one of {ranges}; public addresses need no private",
+            )
         return network
 
     @model_validator(mode="after")
     def _findable(self) -> Rule:
-        if "." not in self.host.removeprefix("*.") and self.private is None:
-            raise Unfit(
-                f"{self.host!r} is a single label, which means something else on every network",
-                "write the whole name, such as 'api.example.com'; for a host of a private network add private = 'CIDR'",
-            )
-        return self
+        if self.private is not None or "." in self.host.removeprefix("*."):
+            return self
+        if self.host.startswith("*."):
+            raise Unfit(f"{self.host!r} stands for everything below a top-level name", "name the hosts that are meant")
+        raise Unfit(
+            f"{self.host!r} is a single label, which means something else on every network",
+            "write the whole name, such as 'api.example.com'; for a host of a private network add private = 'CIDR'",
+        )
 
 
 _HOW_PORTS = f"write ports = [443]: 1 to {MOST_PORTS} whole numbers from 1 to 65535"
@@ -157,9 +175,11 @@ def _network(value: object, _: object, info: ValidationInfo) -> Literal["none"] 
     if value == "none" or value == [] or value == ():
         return "none"
     if not isinstance(value, (list, tuple)):
-        raise PydanticCustomError("network", "Input should be 'none' or a list of rules")
+        raise Unfit(f"neither 'none' nor a list of rules: {value!a:.80}", "the default is 'none'")
     if len(value) > MOST_RULES:
-        raise Unfit(f"{len(value)} rules are too many", f"give at most {MOST_RULES}; '*.example.com' stands for many names")
+        raise Unfit(
+            f"{len(value)} rules are too many", f"give at most {MOST_RULES}; '*.example.com' stands for many names"
+        )
     rules = _RULES.validate_python(value, context=info.context)
     if info.context != AS_KEPT:
         _refuse(rules)
@@ -182,10 +202,85 @@ def parse_network(value: object) -> Literal["none"] | tuple[Rule, ...]:
 
 
 def _refuse(rules: tuple[Rule, ...]) -> None:
-    """What no single rule can tell. Raises ``Unfit``."""
+    """What no single rule can tell, and what needs the list of public suffixes. Raises ``Unfit``."""
     seen: dict[tuple[str, int], int] = {}
     for index, rule in enumerate(rules):
         for port in rule.ports:
             first = seen.setdefault((rule.host, port), index)
             if first != index:
                 raise Unfit(f"rules {first} and {index} are both for {rule.host} on port {port}", "keep one of the two")
+        _refuse_everybody(index, rule)
+
+
+def _refuse_everybody(index: int, rule: Rule) -> None:
+    base = rule.host.removeprefix("*.")
+    if base != rule.host:
+        # a list's line may itself have a star ("*.compute.example"): then what is below it is everybody's, too
+        if everybody_may_register(base) or everybody_may_register(f"a.{base}"):
+            raise Unfit(
+                f"rule {index}: anybody may have a name below {base!r}", "name the hosts that are meant, one by one"
+            )
+    elif everybody_may_register(base) == "registry":
+        raise Unfit(
+            f"rule {index}: {base!r} is a public suffix, not a host",
+            f"write the whole name, such as 'api.example.{base}'",
+        )
+
+
+# --- advice ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Caution:
+    """What a reader of the rules should know: they are valid. ``rule`` is an index; ``reason`` and ``remedy`` a sentence each."""
+
+    rule: int
+    host: str
+    reason: str
+    remedy: str
+
+
+def lint(rules: Literal["none"] | tuple[Rule, ...]) -> tuple[Caution, ...]:
+    """Cautions about rules that ``Policy`` has accepted, in their order."""
+    if rules == "none":
+        return ()
+    by_host: dict[tuple[str, int], int] = {
+        (rule.host, port): at for at, rule in enumerate(rules) for port in rule.ports
+    }
+    return tuple(
+        caution
+        for index, rule in enumerate(rules)
+        for caution in (*_shared(index, rule), *_unseen(index, rule), *_overlapping(index, rule, by_host))
+    )
+
+
+def _shared(index: int, rule: Rule) -> Iterator[Caution]:
+    base = rule.host.removeprefix("*.")
+    found = None if rule.private else shared_by_many(base)
+    if found is None:
+        return
+    kind, suffix = found
+    reason = f"{suffix} is {kind}: whoever can put something there can receive from here."
+    if base != suffix:
+        reason += (
+            " Only the name at the beginning of TLS is checked, and the same servers answer to other customers' names."
+        )
+    yield Caution(
+        index, rule.host, reason, "Leave it out, or give the code nothing that others must not have; set max_bytes."
+    )
+
+
+def _unseen(index: int, rule: Rule) -> Iterator[Caution]:
+    if 443 in rule.ports and rule.protocol != "tls":
+        reason = f"Port 443 speaks TLS nearly everywhere; with protocol {rule.protocol} the name in its handshake is not checked."
+        yield Caution(index, rule.host, reason, "Leave protocol out, or write tls.")
+
+
+def _overlapping(index: int, rule: Rule, by_host: Mapping[tuple[str, int], int]) -> Iterator[Caution]:
+    """An exact rule beside a wildcard that has it too."""
+    if rule.host.startswith("*."):
+        return
+    star = "*." + rule.host.partition(".")[2]
+    for other in sorted({by_host[star, port] for port in rule.ports if (star, port) in by_host}):
+        reason = f"Rule {other} ({star}) names {rule.host} too; this one is what counts, with its own caps."
+        yield Caution(index, rule.host, reason, "Nothing, if that is meant; otherwise keep one of the two.")

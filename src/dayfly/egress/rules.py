@@ -39,18 +39,24 @@ class Rules:
             return Allowed(name, port, index, self._rules[index].protocol)
         if exact or starred:
             return self._other_ports(name, port, sorted({*exact, *starred}))
-        return Denied(name, port, "not_listed", f"No rule of this sandbox's network policy names {name}.", self._listed())
+        return Denied(
+            name, port, "not_listed", f"No rule of this sandbox's network policy names {name}.", self._listed()
+        )
 
     def _malformed(self, host: object, port: int, error: BadHost) -> Denied:
         shown = ascii(host if len(str(host)) <= _SHOWN else str(host)[:_SHOWN])
         if isinstance(error, IsAddress):
-            return Denied(shown, port, "literal_address", f"{shown} {error}, and only names may be connected to.", self._listed())
+            return Denied(
+                shown, port, "literal_address", f"{shown} {error}, and only names may be connected to.", self._listed()
+            )
         return Denied(shown, port, "bad_name", f"{shown} is no host name: it {error}.", self._listed())
 
     def _other_ports(self, name: str, port: int, ports: list[int]) -> Denied:
         allowed = _told([str(one) for one in ports])
         reason = f"The network policy allows {name} on port {allowed}, not on {port}."
-        return Denied(name, port, "port_not_listed", reason, f"Connect to port {allowed}, or ask for a rule with this port.")
+        return Denied(
+            name, port, "port_not_listed", reason, f"Connect to port {allowed}, or ask for a rule with this port."
+        )
 
     def _listed(self) -> str:
         if not self._rules:
