@@ -162,6 +162,16 @@ def test_behind_a_translator_the_embedded_address_counts() -> None:
     assert refusal(ip_address("64:ff9b::7f00:1"), private=ip_network("::/0"), own=()) == "a loopback address (RFC 1122)"
 
 
+def test_a_translators_prefix_hides_neither_metadata_nor_the_machine_itself() -> None:
+    own, around = [ip_address("fd00:ec3::808:808")], [IPv6Network("fd00:ec2::/96"), IPv6Network("fd00:ec3::/96")]
+    assert (
+        refusal(ip_address("fd00:ec2::808:808"), private=None, own=own, nat64=around)
+        == "the metadata service of Amazon"
+    )
+    assert refusal(ip_address("fd00:ec3::808:808"), private=None, own=own, nat64=around) == addresses._OWN
+    assert refusal(ip_address("fd00:ec3::808:809"), private=None, own=own, nat64=around) is None
+
+
 @pytest.mark.parametrize(
     ("prefix", "good", "bad"),
     [  # 192.0.2.33 of RFC 6052's own table, made public and private

@@ -109,22 +109,20 @@ def refusal(
     ``private`` is the rule's: addresses that are allowed although they are private. It lifts RFC 1918, shared, unique local and
     loopback addresses, and nothing else of the floor. ``own``: the addresses of this machine's interfaces, refused but for
     loopback that ``private`` lifts. ``nat64``: prefixes of translators around here (RFC 6052: of 32, 40, 48, 56, 64 or 96 bits),
-    beside the well-known one; behind them the IPv4 address counts.
+    beside the well-known one, as the host's operator says: behind them the IPv4 address counts, so a prefix that somebody else
+    could tell would open what lies below the floor. Raises nothing.
     """
-    if isinstance(address, IPv6Address):
-        if address.scope_id is not None:
-            return "an address with a zone, of one link only (RFC 4007)"
-        embedded = _embedded(address, nat64)
-        if embedded:
-            return next(filter(None, (refusal(one, private=private, own=own) for one in embedded)), None)
+    if isinstance(address, IPv6Address) and address.scope_id is not None:
+        return "an address with a zone, of one link only (RFC 4007)"
     for network, what in _METADATA:
         if address in network:
             return what
-    if _lifted(address, private):
-        return None if address.is_loopback or address not in own else _OWN
-    if address in own:
+    if address in own and not address.is_loopback:
         return _OWN
-    return _below_the_floor(address)
+    embedded = _embedded(address, nat64)
+    if embedded:
+        return next(filter(None, (refusal(one, private=private, own=own) for one in embedded)), None)
+    return None if _lifted(address, private) else _below_the_floor(address)
 
 
 _OWN = "an address of the machine that the gateway runs on"
@@ -145,9 +143,11 @@ def _below_the_floor(address: Address) -> str | None:
     return None
 
 
-def _embedded(address: IPv6Address, nat64: Collection[IPv6Network]) -> list[IPv4Address]:
+def _embedded(address: Address, nat64: Collection[IPv6Network]) -> list[IPv4Address]:
     """The IPv4 addresses that a translator would make of it, if it is a translator's: more than one where its prefix may
     be of more than one length."""
+    if isinstance(address, IPv4Address):
+        return []
     for prefix in (*nat64, _NAT64):
         if address in prefix:
             return [_read(address, prefix.prefixlen)]
