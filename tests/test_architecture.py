@@ -29,7 +29,7 @@ class Zone:
     third_party: str = ""
 
 
-NOUNS = "errors limits names policy spec"
+NOUNS = "errors limits names hosts shared_hosts network policy spec"
 BOUNDARY_PARTS = (
     "boundaries.base boundaries.snapshot boundaries.forks boundaries.pipes boundaries.processes boundaries.stderr "
     "boundaries.life"
@@ -40,7 +40,10 @@ ZONES = {
     "errors": Zone("", "everybody raises them, so they know nobody"),
     "limits": Zone("errors", "a noun", third_party="pydantic"),
     "names": Zone("errors", "a rule for nouns"),
-    "policy": Zone("errors limits", "a noun", third_party="pydantic"),
+    "hosts": Zone("errors", "a rule for nouns", third_party="idna"),
+    "shared_hosts": Zone("", "what is known of hosts, for nouns", third_party="publicsuffixlist"),
+    "network": Zone("errors limits hosts shared_hosts", "a noun", third_party="pydantic"),
+    "policy": Zone("errors limits network", "a noun", third_party="pydantic"),
     "spec": Zone("errors limits policy", "a noun"),
     "paths": Zone("errors", "where things are kept on this machine"),
     # the protocol, and what runs inside
@@ -66,6 +69,11 @@ ZONES = {
     "runtime": Zone("errors paths images.sources", "finds a runsc"),
     "obtain": Zone("errors limits paths runtime images", "gets a runsc"),
     "doctor": Zone(f"{NOUNS} paths runtime images boundaries.base", "asks boundaries, does not know them"),
+    # the gateway: a process of its own, which knows no sandbox
+    "egress": Zone("", "only a package: each of its parts has a line of its own"),
+    "egress.verdict": Zone("", "a noun"),
+    "egress.rules": Zone("policy network hosts errors egress.verdict", "pure: what rules say of a connection"),
+    "egress.addresses": Zone("", "pure: what is dialled for nobody"),
     # lives
     "journal": Zone("spec errors names", "what happened; knows nobody who makes it happen", third_party="cryptography"),
     "sandbox": Zone(
@@ -87,7 +95,7 @@ ZONES = {
     "__main__": Zone("cli", "python -m dayfly"),
 }
 
-PORTABLE = ("dayfly", "errors", "limits", "names", "policy", "spec", "client")
+PORTABLE = ("dayfly", "errors", "limits", "names", "hosts", "shared_hosts", "network", "policy", "spec", "client")
 """Zones that must be importable where there is no Linux: a client of a server elsewhere."""
 
 LINUX_ONLY = frozenset(

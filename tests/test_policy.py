@@ -50,7 +50,7 @@ SPOKEN = [
     (lambda: Limits(cpus="many"), "cpus must be a valid number", "the default is 1.0"),
     (lambda: Limits(memory="lots"), "memory: not a size: 'lots'", "'512MiB'"),
     (lambda: Policy(limits=5), "limits must be a valid dictionary", "keys are cpus"),
-    (lambda: Policy(network="all"), "network must be 'none', not 'all'", "the default is 'none'"),
+    (lambda: Policy(network="all"), "network: neither 'none' nor a list of rules: 'all'", "the default is 'none'"),
     (lambda: Policy.model_validate({"limits": {"cpuz": 1}}), "there is no key 'limits.cpuz'", "did you mean cpus?"),
     (lambda: Policy.model_validate_json("{"), "Invalid JSON", "keys are boundary"),
     (lambda: Policy(mounts=[{"source": "/usr", "target": "/d", "x": 1}]), "'mounts[0].x'", "source, target"),

@@ -16,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from dayfly.errors import InputError, PolicyError
 
 __all__ = [
+    "AS_KEPT",
     "GIB",
     "KIB",
     "LONGEST_LIFE",
@@ -71,6 +72,11 @@ def size_text(size: float) -> str:
         if size and size % unit == 0:
             return f"{size / unit:.0f} {name}" if abs(size) < 2**80 else "far too many bytes"
     return f"{size:.0f} B"
+
+
+AS_KEPT = {"kept": True}
+"""pydantic's context for a policy that was checked when it was given, and is read back: this machine's files are not looked at,
+nor lists that change, such as that of public suffixes. They are where it is used again."""
 
 
 class Unfit(ValueError):
@@ -163,9 +169,16 @@ def _holder(model: type[BaseModel], loc: tuple[int | str, ...]) -> type[BaseMode
     """The model, at or below ``model``, that the last key of ``loc`` belongs to."""
     for part in loc[:-1]:
         field = model.model_fields.get(str(part))
-        kinds = [field.annotation, *get_args(field.annotation)] if field else []
-        model = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), model)
+        model = next(_models(field.annotation), model) if field else model
     return model
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Those that an annotation speaks of, however deep."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _models(inner)
 
 
 def _nearest(name: str, names: list[str]) -> str:
@@ -267,4 +280,4 @@ _SIZES = frozenset(
     name
     for name, field in Limits.model_fields.items()
     if any(isinstance(one, BeforeValidator) for one in field.metadata)
-)
+) | {"max_bytes", "rate"}  # of a rule of the network

@@ -5,17 +5,14 @@ from __future__ import annotations
 import posixpath
 import stat
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from dayfly.limits import LONGEST_LIFE, Checked, Limits, Unfit
+from dayfly.limits import AS_KEPT, LONGEST_LIFE, Checked, Limits, Unfit
+from dayfly.network import Network
 
 __all__ = ["AS_KEPT", "DEFAULT_IMAGE", "DataMount", "Policy", "parse_policy"]
-
-AS_KEPT = {"kept": True}
-"""pydantic's context for a policy that was checked when it was given, and is read back: this machine's files are not looked at.
-They are where it is used again."""
 
 DEFAULT_IMAGE = "data"
 
@@ -131,7 +128,8 @@ class Policy(Checked):
 
     boundary: str = "gvisor"
     image: str = DEFAULT_IMAGE
-    network: Literal["none"] = "none"
+    network: Network = "none"
+    """Where it may connect to: rules, each for a name. A literal address is nowhere."""
     limits: Limits = Limits()
     longest_seconds: float = Field(86400.0, ge=1, le=LONGEST_LIFE)
     """Wall time of the sandbox's life that extending it may not go beyond. A day."""

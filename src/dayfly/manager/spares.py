@@ -191,11 +191,12 @@ class Spares:
             )
 
     def _patient_policy(self) -> Policy:
-        """The template's, but for its clocks: they start at the claim. Spares are retired here, by age."""
+        """The template's, but for its clocks, which start at the claim (spares are retired here, by age), and without a network:
+        nobody connects to anywhere before the sandbox is somebody's."""
         policy = self.template.policy
         patience = self.template.spare_seconds + RETIREMENT_MARGIN
         clocks = {"lifetime_seconds": patience, "idle_seconds": patience}
-        return policy.model_copy(update={"limits": policy.limits.model_copy(update=clocks)})
+        return policy.model_copy(update={"network": "none", "limits": policy.limits.model_copy(update=clocks)})
 
     async def _watch(self, life: RecordedLife) -> None:
         """One that ends by itself is replaced."""

@@ -82,9 +82,12 @@ def preloading(modules: tuple[str, ...]) -> str:
 
 
 def fits(spare: Policy, wanted: Policy) -> bool:
-    """Whether a sandbox opened for ``spare`` can serve ``wanted``: equal but for what is kept outside of the boundary."""
+    """Whether a sandbox opened for ``spare`` can serve ``wanted``: equal but for what is kept outside of the boundary.
+
+    Spares wait without a network, whatever their template's policy says, so that any claim may bring its own.
+    """
     return _rigid(spare) == _rigid(wanted)
 
 
 def _rigid(policy: Policy) -> dict[str, object]:
-    return policy.model_dump(exclude={"limits": set(_PERSONAL)})
+    return policy.model_dump(exclude={"limits": set(_PERSONAL), "network": True})

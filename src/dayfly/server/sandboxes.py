@@ -202,7 +202,7 @@ def _policy(wanted: OpeningBody, services: Services) -> Policy:
 
 def _foreign(policy: dict[str, Any], ceilings: Limits) -> Policy:
     """A policy of somebody who may not read this machine's files (looking at a mount would already tell what exists), nor
-    have more of it than the operator allows. Raises ``PolicyError``."""
+    reach what lies around it, nor have more of it than the operator allows. Raises ``PolicyError``."""
     if policy.get("mounts"):
         raise PolicyError(
             "mounts name files of the server's machine: over HTTP no policy may have them",
@@ -211,6 +211,11 @@ def _foreign(policy: dict[str, Any], ceilings: Limits) -> Policy:
     if policy.get("accept_unenforced"):
         raise PolicyError("which limits may go unenforced is for the server's operator to say", remedy="leave it out")
     parsed = parse_policy(policy)
+    if parsed.network != "none" and any(rule.private for rule in parsed.network):
+        raise PolicyError(
+            "private networks are those of the server's machine: over HTTP no rule may name one",
+            remedy="have the server's operator make a template with that rule",
+        )
     for name, asked in parsed.limits:
         most = getattr(ceilings, name)
         if asked > most:

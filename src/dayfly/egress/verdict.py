@@ -1,0 +1,44 @@
+"""What the gateway decides about one connection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["CODES", "Allowed", "Denied"]
+
+CODES = frozenset(
+    {
+        "not_listed",  # no rule names the host
+        "port_not_listed",  # rules name the host, with other ports
+        "bad_name",  # no host name at all
+        "literal_address",  # an address in the place of a name
+        "private_address",  # the name leads to where nothing public is
+        "sni_mismatch",  # the TLS handshake names another host
+        "not_tls",  # it does not begin as TLS
+        "byte_cap",  # the rule's ``max_bytes`` are used up
+        "gateway_gone",
+    }
+)
+"""Of ``Denied``."""
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """``host`` in canonical form: this is what is resolved, dialled and written down. ``rule``: its index in the policy."""
+
+    host: str
+    port: int
+    rule: int
+    protocol: str
+
+
+@dataclass(frozen=True)
+class Denied:
+    """``host`` in canonical form, or quoted and cut where it has none. ``reason`` and ``remedy`` are a sentence each for the
+    agent whose code it was; hostile bytes are in none of them as they came."""
+
+    host: str
+    port: int
+    code: str
+    reason: str
+    remedy: str
