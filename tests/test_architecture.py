@@ -100,7 +100,7 @@ ZONES = {
     ),
     "egress.tunnel": Zone("boundaries.forks boundaries.pipes egress.verdict", "a connection, as bytes"),
     "egress.client": Zone(
-        "errors network boundaries.forks boundaries.stderr egress.packets egress.process egress.tunnel egress.verdict",
+        "errors network boundaries.forks egress.packets egress.process egress.tunnel egress.verdict",
         "asks it, and believes as little as possible",
     ),
     # lives

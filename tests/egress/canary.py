@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -25,6 +26,12 @@ class Visit:
         data = await self.reader.read(most)
         self.said += data
         return data
+
+    def reset(self) -> None:
+        """End it as a crash does."""
+        connection = self.writer.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
 
     async def read_all(self) -> None:
         while await self.read():

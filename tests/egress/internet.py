@@ -79,7 +79,7 @@ class Names:
 
     table: dict[str, list[list[str]]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
-    silent: bool = False
+    silent: str = "-"  # for names that end so there is no answer, as if packets were lost
 
     async def listen(self, on: socket.socket) -> None:
         self.transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(lambda: _Dns(self), sock=on)
@@ -109,7 +109,7 @@ class _Dns(asyncio.DatagramProtocol):
             at += 1 + data[at]
         name, kind = ".".join(labels).lower(), int.from_bytes(data[at + 1 : at + 3], "big")
         self._names.asked.append(name)
-        if self._names.silent:
+        if name.endswith(self._names.silent):
             return
         found = self._names.addresses(name, 4 if kind == 1 else 6)
         flags = b"\x85\x80" if found is not None else b"\x85\x83"

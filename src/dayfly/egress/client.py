@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dayfly.boundaries import forks
-from dayfly.boundaries.stderr import last_words
 from dayfly.egress.packets import MAX_PART, MAX_TEXT, TO_MANAGER, BadPacket, Packets
 from dayfly.egress.process import Process, close_private
 from dayfly.egress.tunnel import ENDS, Closed, Tunnel
@@ -104,12 +103,11 @@ class Gateway:
             async with asyncio.timeout(START_SECONDS):
                 await gateway._ready
         except BaseException as error:
-            said = last_words(process.stderr.text())
             await gateway.close()
             if isinstance(error, TimeoutError | ConnectionError):
-                raise HostError(f"the gateway did not start: {said or 'it said nothing'}") from None
+                raise HostError(f"the gateway did not start: {process.said or 'it said nothing'}") from None
             raise
-        process.stderr.close()
+        process.began()
         return gateway
 
     # --- what is asked ----------------------------------------------------------------------------------------------
@@ -283,7 +281,7 @@ class Gateway:
         seconds = time.monotonic() - dialled.since
         closed = Closed(known["host"], dialled.port, known["rule"], known["address"], sent, received, seconds, why)
         if dialled.tunnel is not None:
-            dialled.tunnel.closed, dialled.tunnel.denied = closed, denied
+            dialled.tunnel.has_ended(closed, denied)
         self._loop.call_soon(self.on_closed, dialled.sandbox, closed)
 
     @staticmethod

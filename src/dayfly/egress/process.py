@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dayfly.boundaries import forks
 from dayfly.boundaries.processes import SYSTEM_PATH, Child, Program, in_spawner, own
-from dayfly.boundaries.stderr import Stderr
+from dayfly.boundaries.stderr import Stderr, last_words
 from dayfly.egress import packets
 
 __all__ = ["Process"]
@@ -33,7 +33,8 @@ class Process:
 
     def __init__(self, child: Child, end: socket.socket, stderr: Stderr) -> None:
         self.end = end
-        self.stderr = stderr
+        self.said = ""  # at its end, where it had not begun yet
+        self._stderr = stderr
         self._child = child
 
     @classmethod
@@ -65,11 +66,16 @@ class Process:
     def pid(self) -> int:
         return self._child.pid
 
+    def began(self) -> None:
+        """What it says on standard error from now on is nobody's."""
+        self._stderr.close()
+
     async def end_now(self) -> int:
         """Kill it, and return its return code when it is gone. The socket stays the caller's."""
         self._child.kill()
         await self._child.ended()
-        self.stderr.close()
+        self.said = last_words(self._stderr.text())
+        self._stderr.close()
         return self._child.reap()
 
 

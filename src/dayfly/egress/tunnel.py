@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import select
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -29,6 +31,10 @@ ENDS = frozenset(
     }
 )
 """Why a tunnel is closed."""
+
+
+TOLD_SECONDS = 1.0
+"""From the end of a tunnel to the packet that says why, which is on its way by then."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,7 @@ class Tunnel:
         self.closed: Closed | None = None
         self.sent = 0
         self.received = 0
+        self._over = asyncio.Event()
         self._news = news
         self._ended = ended
         self._stream, self._writing = _stream(end)
@@ -90,10 +97,32 @@ class Tunnel:
             self.received += len(data)
             return data
         if self._writing >= 0:
-            self._news()  # was sent before the end that was just seen
+            await self._learn_why()
             if self.closed is not None and self.closed.why != "done":
                 raise ConnectionResetError(self.closed.why)
         return b""
+
+    async def _learn_why(self) -> None:
+        """What was sent before the end that was just seen is there already, unless the gateway ends in this moment: then that
+        is heard in the next one. A gateway that tells nobody is no reason to wait."""
+        self._news()
+        if self.closed is None and self._nobody_there():
+            try:
+                async with asyncio.timeout(TOLD_SECONDS):
+                    await self._over.wait()
+            except TimeoutError:
+                raise ConnectionResetError("nobody says why") from None
+
+    def _nobody_there(self) -> bool:
+        """Both directions have ended: the other end is closed, or shut as ours is."""
+        poll = select.poll()
+        poll.register(self._writing, 0)
+        return any(event & select.POLLHUP for _, event in poll.poll(0))
+
+    def has_ended(self, closed: Closed, denied: Denied | None) -> None:
+        """For the ``Gateway``."""
+        self.closed, self.denied = closed, denied
+        self._over.set()
 
     async def write(self, data: bytes | bytearray | memoryview) -> None:
         """Waits while the server does not read. Raises ``ConnectionError`` when the tunnel has ended."""
