@@ -35,6 +35,10 @@ BOUNDARY_PARTS = (
     "boundaries.life"
 )
 
+GATEWAY_PARTS = (
+    "egress.resolving egress.dialling egress.openings egress.meter egress.relay egress.guests egress.verdict"
+)
+
 ZONES = {
     # nouns that cross layers
     "errors": Zone("", "everybody raises them, so they know nobody"),
@@ -74,6 +78,31 @@ ZONES = {
     "egress.verdict": Zone("", "a noun"),
     "egress.rules": Zone("policy network hosts errors egress.verdict", "pure: what rules say of a connection"),
     "egress.addresses": Zone("", "pure: what is dialled for nobody"),
+    # the gateway's process: it knows neither sandboxes nor the manager
+    "egress.packets": Zone("", "what the two sides say to each other"),
+    "egress.confine": Zone("", "a part: what the process gives up"),
+    "egress.interfaces": Zone("", "a part"),
+    "egress.resolving": Zone("", "a part"),
+    "egress.dialling": Zone("egress.addresses egress.interfaces egress.resolving", "a part"),
+    "egress.hello": Zone("", "a part: OpenSSL reads"),
+    "egress.openings": Zone("hosts egress.hello egress.verdict", "a part", third_party="h11"),
+    "egress.meter": Zone("", "a part"),
+    "egress.relay": Zone("egress.meter", "a part"),
+    "egress.guests": Zone("network egress.meter egress.resolving egress.rules egress.verdict", "one sandbox, as rules"),
+    "egress.passage": Zone(f"egress.addresses egress.verdict {GATEWAY_PARTS}", "one connection"),
+    "egress.gateway": Zone(
+        f"errors network egress.packets egress.passage {GATEWAY_PARTS}", "hears the manager", third_party="pydantic"
+    ),
+    "egress.__main__": Zone("hosts egress.confine egress.gateway", "python -m dayfly.egress"),
+    # the manager's side of it
+    "egress.process": Zone(
+        "boundaries.forks boundaries.processes boundaries.stderr egress.packets", "starts it"
+    ),
+    "egress.tunnel": Zone("boundaries.forks boundaries.pipes egress.verdict", "a connection, as bytes"),
+    "egress.client": Zone(
+        "errors network boundaries.forks egress.packets egress.process egress.tunnel egress.verdict",
+        "asks it, and believes as little as possible",
+    ),
     # lives
     "journal": Zone("spec errors names", "what happened; knows nobody who makes it happen", third_party="cryptography"),
     "sandbox": Zone(

@@ -1,0 +1,38 @@
+"""``python -I -m dayfly.egress``: the gateway, with its one socket as standard input. Only ``egress.client`` starts it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import stat
+import sys
+
+from dayfly.egress.confine import confine
+from dayfly.egress.gateway import leave, serve
+from dayfly.hosts import canonical
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    if not stat.S_ISSOCK(os.fstat(0).st_mode):
+        sys.exit("this is the gateway of dayfly's sandboxes; dayfly starts it itself")
+    end = socket.socket(fileno=os.dup(0))  # of which nobody inherits a copy
+    canonical("ä.example")  # loads tables that cannot be read any more after the next line
+    confine()
+    _let_go()
+    sys.unraisablehook = lambda _: None  # OpenSSL's callback with a name that is not ASCII: it is refused, and no news
+    asyncio.run(serve(end, leave))
+
+
+def _let_go() -> None:
+    """Of every descriptor but the one: standard error was for what went wrong until here."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(nothing, standard)
+    os.close(nothing)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,369 @@
+"""The manager's side of the gateway: a process is started, asked and believed as little as possible.
+
+The gateway parses what hostile code and hostile servers send, so it may be somebody else's one day. What it says is bounded
+and typed, names only what was asked of it, and changes nothing but the connection that it is about; a packet that does not fit ends
+the process. A gateway that is gone is not started again here: whoever holds this sees ``lost``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import socket
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from dayfly.boundaries import forks
+from dayfly.egress.packets import MAX_PART, MAX_TEXT, TO_MANAGER, BadPacket, Packets
+from dayfly.egress.process import Process, close_private
+from dayfly.egress.tunnel import ENDS, Closed, Tunnel
+from dayfly.egress.verdict import CODES, Denied
+from dayfly.errors import DayflyError, Fault, HostError
+from dayfly.network import Rule
+
+__all__ = ["Closed", "EgressDenied", "EgressUnreachable", "Gateway", "Tunnel"]
+
+START_SECONDS = 30.0
+"""Until it is ready: some 0.3 s, and more on a machine that starts many things at once."""
+
+MOST_TOGETHER = 64
+"""Packets that are dealt with before others get their turn."""
+
+
+class EgressDenied(DayflyError):
+    """No rule allows it; ``denied`` says which code, and what to say to whoever tried."""
+
+    fault: ClassVar[Fault] = Fault.SANDBOX
+    http_status: ClassVar[int] = 403
+
+    def __init__(self, denied: Denied) -> None:
+        super().__init__(denied.reason, remedy=denied.remedy)
+        self.denied = denied
+
+
+class EgressUnreachable(DayflyError):
+    """A rule allows it, and there is no connection: no such name, no answer, no room."""
+
+    fault: ClassVar[Fault] = Fault.SANDBOX
+    http_status: ClassVar[int] = 502
+    retryable: ClassVar[bool] = True
+
+
+@dataclass
+class _Dialled:
+    """One connection, from the request to its last packet."""
+
+    sandbox: str
+    port: int
+    answer: asyncio.Future[Tunnel | None]  # None: connected, and nobody wants it any more
+    ours: socket.socket | None
+    tunnel: Tunnel | None = None
+    connected: dict[str, Any] | None = None
+    since: float = 0.0
+
+
+class Gateway:
+    """One gateway, on the loop that started it. ``on_closed`` is called for every tunnel that was connected, in the end."""
+
+    def __init__(self, process: Process, packets: Packets) -> None:
+        self.on_closed: Callable[[str, Closed], None] = lambda sandbox, closed: None
+        self.lost = asyncio.Event()
+        self._process = process
+        self._packets = packets
+        self._loop = asyncio.get_running_loop()
+        self._next = 0
+        self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._asked: dict[int, asyncio.Future[None]] = {}
+        self._dialled: dict[int, _Dialled] = {}
+        self._burial: asyncio.Task[int] | None = None
+        self._loop.add_reader(packets.fileno(), self._incoming)
+
+    def __repr__(self) -> str:
+        state = "gone" if self.lost.is_set() else f"pid {self._process.pid}"
+        return f"<Gateway {state}, {len(self._dialled)} connections>"
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @classmethod
+    async def start(cls, *, within: Sequence[str] = ()) -> Gateway:
+        """Start one. ``within`` is a program with arguments that starts what follows them, such as ``nsenter``: the gateway then
+        resolves and dials in another network than this process. Raises ``HostError``."""
+        try:
+            process = await Process.start(within)
+        except OSError as error:
+            raise HostError(f"the gateway cannot be started: {error.strerror or error}") from error
+        gateway = cls(process, Packets(process.end, TO_MANAGER, gifts=False, close_end=close_private))
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                await gateway._ready
+        except BaseException as error:
+            await gateway.close()
+            if isinstance(error, TimeoutError | ConnectionError):
+                raise HostError(f"the gateway did not start: {process.said or 'it said nothing'}") from None
+            raise
+        process.began()
+        return gateway
+
+    # --- what is asked ----------------------------------------------------------------------------------------------
+
+    async def admit(self, sandbox: str, rules: tuple[Rule, ...]) -> None:
+        """The sandbox's rules from now on. When this returns, tunnels that none of them allows have been cut. Raises ``HostError``."""
+        text = json.dumps([rule.model_dump(mode="json") for rule in rules])
+        parts = [text[at : at + MAX_PART] for at in range(0, len(text), MAX_PART)]
+        number, answer = self._ask()
+        for part in parts:  # without waiting between them, so that nobody's come in between
+            last = part is parts[-1]
+            self._packets.post({"op": "admit", "id": number, "sandbox": sandbox, "part": part, "last": last})
+        await self._answered(number, answer)
+
+    async def withdraw(self, sandbox: str) -> None:
+        """Its rules and tunnels end. Nothing happens to one that has none, or when the gateway is gone."""
+        if self.lost.is_set():
+            return
+        number, answer = self._ask()
+        self._packets.post({"op": "withdraw", "id": number, "sandbox": sandbox})
+        with suppress(HostError):  # gone: then nothing of it is left
+            await self._answered(number, answer)
+
+    async def connect(self, sandbox: str, host: str, port: int) -> Tunnel:
+        """Raises ``EgressDenied``, ``EgressUnreachable``."""
+        if self.lost.is_set():
+            raise EgressDenied(_gone(host, port))
+        if not isinstance(host, str) or len(host) > MAX_TEXT:
+            raise EgressDenied(_no_name(port))
+        number, dialled, theirs = self._dial(sandbox, port)
+        self._packets.post({"op": "connect", "id": number, "sandbox": sandbox, "host": host, "port": port}, theirs)
+        try:
+            tunnel = await dialled.answer
+        except asyncio.CancelledError:
+            self._give_up(number, dialled)
+            raise
+        assert tunnel is not None
+        return tunnel
+
+    async def close(self) -> None:
+        """End the process and every tunnel. When this returns, it is gone. Idempotent."""
+        self._lose()
+        assert self._burial is not None
+        await asyncio.shield(self._burial)
+
+    def _ask(self) -> tuple[int, asyncio.Future[None]]:
+        if self.lost.is_set():
+            raise HostError("the gateway is gone", remedy="start another one")
+        self._next += 1
+        self._asked[self._next] = answer = self._loop.create_future()
+        return self._next, answer
+
+    async def _answered(self, number: int, answer: asyncio.Future[None]) -> None:
+        """The number stays known until it is answered, even if nobody waits any more."""
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.shield(answer)
+
+    def _dial(self, sandbox: str, port: int) -> tuple[int, _Dialled, socket.socket]:
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError as error:
+            raise EgressUnreachable(f"This machine has no descriptor left: {error.strerror}.") from error
+        for end in (ours, theirs):
+            forks.keep_from_children(end.fileno())
+        self._next += 1
+        dialled = _Dialled(sandbox, port, self._loop.create_future(), ours)
+        dialled.answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._dialled[self._next] = dialled
+        return self._next, dialled, theirs
+
+    def _give_up(self, number: int, dialled: _Dialled) -> None:
+        """Nobody waits for the answer. What becomes of it is still heard of."""
+        if dialled.tunnel is not None:
+            dialled.tunnel.close()
+        elif dialled.ours is not None:
+            close_private(dialled.ours)
+            dialled.ours = None
+            self._end(number)
+
+    def _end(self, number: int) -> None:
+        if number in self._dialled and not self.lost.is_set():
+            self._packets.post({"op": "end", "id": number})
+
+    # --- what is heard ----------------------------------------------------------------------------------------------
+
+    def _incoming(self, most: int = MOST_TOGETHER) -> None:
+        try:
+            for _ in range(most):
+                if self.lost.is_set() or (received := self._packets.receive()) is None:
+                    return
+                _HEARD[received[0]["op"]](self, received[0])
+        except (BadPacket, EOFError, OSError):
+            self._lose()
+
+    def _heard_ready(self, packet: dict[str, Any]) -> None:
+        if self._ready.done():
+            raise BadPacket("ready again")
+        self._ready.set_result(None)
+
+    def _heard_done(self, packet: dict[str, Any]) -> None:
+        self._take(self._asked, packet).set_result(None)
+
+    def _heard_refused(self, packet: dict[str, Any]) -> None:
+        self._take(self._asked, packet).set_exception(
+            HostError(f"the gateway does not take the rules: {printable(packet['text'])}", remedy="start another one")
+        )
+
+    def _heard_connected(self, packet: dict[str, Any]) -> None:
+        dialled = self._dialled.get(packet["id"])
+        if dialled is None or dialled.connected is not None:
+            raise BadPacket("connected what was not asked for")
+        _check_connected(packet)
+        dialled.connected, dialled.since = packet, time.monotonic()
+        if dialled.ours is not None:
+            self._hand_over(packet["id"], dialled, dialled.ours)
+
+    def _hand_over(self, number: int, dialled: _Dialled, ours: socket.socket) -> None:
+        packet = dialled.connected
+        assert packet is not None
+        dialled.ours = None
+        try:
+            tunnel = Tunnel(
+                ours,
+                packet["host"],
+                dialled.port,
+                packet["address"],
+                lambda: self._incoming(2**20),
+                lambda: self._end(number),
+            )
+        except OSError as error:
+            close_private(ours)
+            self._end(number)
+            _fail(dialled.answer, EgressUnreachable(f"This machine has no descriptor left: {error.strerror}."))
+            return
+        dialled.tunnel = tunnel
+        if dialled.answer.done():  # cancelled in this very moment
+            tunnel.close()
+        else:
+            dialled.answer.set_result(tunnel)
+
+    def _heard_denied(self, packet: dict[str, Any]) -> None:
+        dialled = self._unconnected(packet)
+        _fail(dialled.answer, EgressDenied(_denied(packet["host"], dialled.port, packet)))
+
+    def _heard_unreachable(self, packet: dict[str, Any]) -> None:
+        _fail(self._unconnected(packet).answer, EgressUnreachable(printable(packet["text"])))
+
+    def _unconnected(self, packet: dict[str, Any]) -> _Dialled:
+        dialled: _Dialled = self._take(self._dialled, packet)
+        if dialled.connected is not None:
+            self._dialled[packet["id"]] = dialled  # so that it is told of the gateway's end
+            raise BadPacket("an answer too many")
+        if dialled.ours is not None:
+            close_private(dialled.ours)
+            dialled.ours = None
+        return dialled
+
+    def _heard_closed(self, packet: dict[str, Any]) -> None:
+        dialled = self._dialled.get(packet["id"])
+        if dialled is None or dialled.connected is None or packet["why"] not in ENDS:
+            raise BadPacket("closed what was not open")
+        denied = None
+        if packet["code"] is not None:
+            denied = _denied(dialled.connected["host"], dialled.port, packet)
+        del self._dialled[packet["id"]]
+        self._closed(dialled, packet["sent"], packet["received"], packet["why"], denied)
+
+    def _closed(self, dialled: _Dialled, sent: int, received: int, why: str, denied: Denied | None) -> None:
+        known = dialled.connected
+        assert known is not None
+        seconds = time.monotonic() - dialled.since
+        closed = Closed(known["host"], dialled.port, known["rule"], known["address"], sent, received, seconds, why)
+        if dialled.tunnel is not None:
+            dialled.tunnel.has_ended(closed, denied)
+        self._loop.call_soon(self.on_closed, dialled.sandbox, closed)
+
+    @staticmethod
+    def _take(known: dict[int, Any], packet: dict[str, Any]) -> Any:
+        if packet["id"] not in known:
+            raise BadPacket("an answer to nothing")
+        return known.pop(packet["id"])
+
+    # --- its end ----------------------------------------------------------------------------------------------------
+
+    def _lose(self) -> None:
+        """Everybody who waits is told, and what is left of the process ends. Idempotent."""
+        if self.lost.is_set():
+            return
+        self.lost.set()
+        self._packets.close()
+        self._burial = self._loop.create_task(self._process.end_now())
+        if not self._ready.done():
+            self._ready.set_exception(ConnectionResetError("it ended"))
+        gone = HostError("the gateway is gone", remedy="start another one")
+        for answer in self._asked.values():
+            _fail(answer, gone)
+        self._asked.clear()
+        for dialled in self._dialled.values():
+            self._leave(dialled)
+        self._dialled.clear()
+
+    def _leave(self, dialled: _Dialled) -> None:
+        if dialled.ours is not None:
+            close_private(dialled.ours)
+        if dialled.connected is None:
+            _fail(dialled.answer, EgressDenied(_gone("", dialled.port)))
+            return
+        host, tunnel = dialled.connected["host"], dialled.tunnel
+        counts = (tunnel.sent, tunnel.received) if tunnel else (0, 0)
+        self._closed(dialled, *counts, "gateway_gone", _gone(host, dialled.port))
+
+
+_HEARD: dict[str, Callable[[Gateway, dict[str, Any]], None]] = {
+    "ready": Gateway._heard_ready,
+    "done": Gateway._heard_done,
+    "refused": Gateway._heard_refused,
+    "connected": Gateway._heard_connected,
+    "denied": Gateway._heard_denied,
+    "unreachable": Gateway._heard_unreachable,
+    "closed": Gateway._heard_closed,
+}
+
+
+def printable(text: str) -> str:
+    """ASCII without control characters, whoever wrote it."""
+    return "".join(one if " " <= one <= "~" else "?" for one in text)
+
+
+def _fail(answer: asyncio.Future[Any], error: Exception) -> None:
+    if not answer.done():
+        answer.set_exception(error)
+
+
+def _check_connected(packet: dict[str, Any]) -> None:
+    """Raises ``BadPacket``."""
+    try:
+        ipaddress.ip_address(packet["address"])
+    except ValueError:
+        raise BadPacket("no address") from None
+    if not packet["host"] or printable(packet["host"]) != packet["host"]:
+        raise BadPacket("no host")
+
+
+def _denied(host: str, port: int, packet: dict[str, Any]) -> Denied:
+    """Raises ``BadPacket``."""
+    code, reason, remedy = packet["code"], packet["reason"], packet["remedy"]
+    if code not in CODES or reason is None or remedy is None:
+        raise BadPacket("no denial")
+    return Denied(printable(host), port, code, printable(reason), printable(remedy))
+
+
+def _gone(host: str, port: int) -> Denied:
+    shown = ascii(host)[1:-1][:100]
+    reason = "The gateway that connects sandboxes has ended, so nothing can be connected to."
+    return Denied(shown, port, "gateway_gone", reason, "Try again in a new sandbox, or later.")
+
+
+def _no_name(port: int) -> Denied:
+    return Denied("'...'", port, "bad_name", "What was asked for is far too long for a host name.", "Use a host name.")

@@ -1,0 +1,65 @@
+"""What the gateway knows of one sandbox: its rules, what it has used of them, and its connections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from dayfly.egress.meter import Meter
+from dayfly.egress.resolving import Turns
+from dayfly.egress.rules import Rules
+from dayfly.egress.verdict import Allowed, Denied
+from dayfly.network import Rule
+
+__all__ = ["MOST_CONNECTIONS", "Guest", "byte_cap"]
+
+MOST_CONNECTIONS = 64
+"""Of one sandbox at once, those that are being made included. A browser makes six to a host."""
+
+MOST_METERS = 4096
+"""Rules whose use is remembered, so that none is forgotten by being taken away and given again. Far more than a policy has."""
+
+Later = Callable[[float, Callable[[], None]], object]
+_Key = tuple[str, tuple[int, ...], str]
+
+
+class Guest:
+    def __init__(self, later: Later | None = None) -> None:
+        self.turns = Turns()
+        self.connections: set[int] = set()
+        self.version = 0
+        self._rules: tuple[Rule, ...] = ()
+        self._judge = Rules(())
+        self._meters: dict[_Key, Meter] = {}
+        self._later = later or asyncio.get_running_loop().call_later
+
+    def admit(self, rules: tuple[Rule, ...]) -> None:
+        self._rules, self._judge = rules, Rules(rules)
+        self.version += 1
+        keys = {_key(rule) for rule in rules}
+        for spare in [key for key in self._meters if key not in keys][: max(0, len(self._meters) - MOST_METERS)]:
+            del self._meters[spare]
+        for rule in rules:
+            self._meters.setdefault(_key(rule), Meter(self._later)).allow(rule.max_bytes, rule.rate)
+
+    def judge(self, host: str, port: int) -> Allowed | Denied:
+        """Also whether anything is left of what the rule allows."""
+        verdict = self._judge.judge(host, port)
+        if isinstance(verdict, Allowed) and self.meter(verdict).spent:
+            return byte_cap(verdict)
+        return verdict
+
+    def rule(self, allowed: Allowed) -> Rule:
+        return self._rules[allowed.rule]
+
+    def meter(self, allowed: Allowed) -> Meter:
+        return self._meters[_key(self.rule(allowed))]
+
+
+def byte_cap(allowed: Allowed) -> Denied:
+    reason = f"This sandbox has used up the bytes that its rule for {allowed.host} allows (max_bytes)."
+    return Denied(allowed.host, allowed.port, "byte_cap", reason, "Transfer less, or ask for a larger max_bytes.")
+
+
+def _key(rule: Rule) -> _Key:
+    return rule.host, rule.ports, rule.protocol

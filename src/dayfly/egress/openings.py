@@ -1,0 +1,214 @@
+"""What a connection has to begin with, by the protocol of its rule. Until that was seen nothing of the sandbox's bytes goes on.
+
+``tls``: a ClientHello that names the judged host. ``http``: a first request to it. ``postgres``: the request for TLS, which
+goes on as the eight bytes that it always is, and then as ``tls``; or ``tls`` at once. ``tcp``: anything.
+
+What remains open: what is said inside of TLS (another Host than the name), every request on an ``http`` connection after the
+first, and a second ClientHello, which a server may ask for (RFC 8446, 4.1.4) and which may name another host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections.abc import Awaitable, Callable
+
+import h11
+
+from dayfly.egress.hello import Hello, NotTls
+from dayfly.egress.verdict import Allowed, Denied
+from dayfly.hosts import BadHost, canonical
+
+__all__ = ["MOST", "Opening", "Refused", "opening"]
+
+MOST = 16 * 1024
+"""Bytes that a connection may begin with until it is clear what it is. Real ones take 200 to 2,000."""
+
+SSL_REQUEST = bytes([0, 0, 0, 8, 4, 210, 22, 47])
+GSS_REQUEST = bytes([0, 0, 0, 8, 4, 210, 22, 48])
+_HANDSHAKE = b"\x16"
+
+_AUTHORITY = re.compile(r"(?P<host>[^:@/]{1,255})(?::(?P<port>[0-9]{1,5}))?")
+
+
+class Refused(Exception):
+    def __init__(self, denied: Denied) -> None:
+        super().__init__(denied.code)
+        self.denied = denied
+
+
+class Opening:
+    """The two ends of a tunnel before it is one. ``sandbox`` and ``upstream`` are non-blocking sockets."""
+
+    def __init__(self, allowed: Allowed, sandbox: socket.socket, upstream: socket.socket) -> None:
+        self.allowed = allowed
+        self.head = b""  # read from the sandbox, and passed on by whoever goes on with this
+        self.asked = 0  # bytes that went upstream already
+        self.answered = 0  # and came back
+        self._sandbox = sandbox
+        self._upstream = upstream
+
+    async def more(self) -> bytes:
+        """What the sandbox says next, added to ``head``. Raises ``EOFError``, ``Refused``, ``OSError``."""
+        if len(self.head) >= MOST:
+            raise self.refused("not_tls", f"it is not clear what it is after {MOST} bytes")
+        data = await asyncio.get_running_loop().sock_recv(self._sandbox, MOST - len(self.head))
+        if not data:
+            raise EOFError
+        self.head += data
+        return data
+
+    async def ask(self, data: bytes) -> bytes:
+        """``data`` to the server; one byte of its answer, which the sandbox gets too. Raises ``EOFError``, ``OSError``."""
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(self._upstream, data)
+        self.asked += len(data)
+        answer = await loop.sock_recv(self._upstream, 1)
+        if not answer:
+            raise EOFError
+        self.answered += 1
+        await self.answer(answer)
+        return answer
+
+    async def answer(self, data: bytes) -> None:
+        await asyncio.get_running_loop().sock_sendall(self._sandbox, data)
+
+    def refused(self, code: str, what: str, remedy: str = "") -> Refused:
+        allowed = self.allowed
+        return Refused(
+            Denied(
+                allowed.host,
+                allowed.port,
+                code,
+                f"The connection to {allowed.host}, port {allowed.port}, was ended: {what}.",
+                remedy or f"Speak {_SPOKEN[allowed.protocol]} to this name, or ask for a rule with protocol tcp.",
+            )
+        )
+
+
+_SPOKEN = {
+    "tls": "TLS with its server name",
+    "http": "HTTP/1.1",
+    "postgres": "PostgreSQL with sslmode=require",
+    "tcp": "",
+}
+
+
+async def opening(one: Opening) -> None:
+    """Return when the bytes may pass, ``one.head`` first. Raises ``Refused``, ``EOFError``, ``OSError``."""
+    await _BY_PROTOCOL[one.allowed.protocol](one)
+
+
+async def _tcp(one: Opening) -> None:
+    """Anything goes."""
+
+
+async def _tls(one: Opening) -> None:
+    hello = Hello()
+    try:
+        hello.feed(one.head or await one.more())
+        while not hello.whole:
+            hello.feed(await one.more())
+    except NotTls:
+        raise one.refused("not_tls", "its first bytes are no TLS handshake") from None
+    _judge_hello(one, hello)
+
+
+def _judge_hello(one: Opening, hello: Hello) -> None:
+    if hello.name is None:
+        raise one.refused("sni_mismatch", "its TLS handshake has no server name")
+    if hello.name.lower() != one.allowed.host:
+        raise one.refused("sni_mismatch", f"its TLS handshake names {hello.name[:100]!a}")
+    if hello.hides_the_name:
+        raise one.refused(
+            "sni_mismatch",
+            "its TLS handshake has an encrypted server name (ECH)",
+            "Switch Encrypted Client Hello off in the client.",
+        )
+
+
+async def _http(one: Opening) -> None:
+    parser = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST)
+    try:
+        while (request := _next(parser, await one.more())) is None:
+            pass
+    except h11.RemoteProtocolError:
+        raise one.refused("not_tls", "its first bytes are no HTTP/1.1 request") from None
+    names = _names(request)
+    if not names or not all(_is(name, one.allowed) for name in names):
+        shown = ascii(", ".join(names)[:100]) if names else "no host"
+        raise one.refused("sni_mismatch", f"its first request names {shown}")
+
+
+def _next(parser: h11.Connection, data: bytes) -> h11.Request | None:
+    parser.receive_data(data)
+    event = parser.next_event()
+    if event is h11.NEED_DATA:
+        return None
+    if not isinstance(event, h11.Request):
+        raise h11.RemoteProtocolError("no request")
+    return event
+
+
+def _names(request: h11.Request) -> list[str]:
+    """Every host that the request names, in its target and in its header."""
+    target = request.target.decode("latin-1")
+    names = [value.decode("latin-1") for name, value in request.headers if name == b"host"]
+    if request.method == b"CONNECT":
+        names.append(target)
+    elif not target.startswith("/") and target != "*":
+        scheme, mark, rest = target.partition("://")
+        names.append(rest.partition("/")[0].partition("?")[0] if mark and scheme.lower() == "http" else target)
+    return names
+
+
+def _is(authority: str, allowed: Allowed) -> bool:
+    match = _AUTHORITY.fullmatch(authority)
+    try:
+        return (
+            match is not None
+            and canonical(match["host"]) == allowed.host
+            and int(match["port"] or allowed.port) == allowed.port
+        )
+    except BadHost:
+        return False
+
+
+async def _postgres(one: Opening) -> None:
+    """TLS only: a name in the clear is not to be seen in this protocol, and a password in the clear is nobody's wish.
+
+    A request to cancel (16 bytes in the clear, on a connection of its own) is refused with the rest.
+    """
+    if await _begins_with_tls(one):
+        return await _tls(one)
+    request = await _eight(one)
+    if request == GSS_REQUEST:  # libpq asks for that first where it has a Kerberos ticket; "N" is a polite no
+        await one.answer(b"N")
+        one.head = b""
+        request = await _eight(one)
+    if request != SSL_REQUEST:
+        raise one.refused("not_tls", "it does not begin with PostgreSQL's request for TLS")
+    one.head = b""
+    if await one.ask(request) != b"S":
+        raise one.refused("not_tls", "the server offers no TLS", "Ask for a rule with protocol tcp.")
+    return await _tls(one)
+
+
+async def _begins_with_tls(one: Opening) -> bool:
+    return (one.head or await one.more()).startswith(_HANDSHAKE)
+
+
+async def _eight(one: Opening) -> bytes:
+    """The request, after which the client waits: what is behind it would have been sent before TLS (CVE-2021-23222)."""
+    while len(one.head) < len(SSL_REQUEST):
+        await one.more()
+    return one.head
+
+
+_BY_PROTOCOL: dict[str, Callable[[Opening], Awaitable[None]]] = {
+    "tcp": _tcp,
+    "tls": _tls,
+    "http": _http,
+    "postgres": _postgres,
+}

@@ -1,0 +1,200 @@
+"""One connection of a sandbox, from the request to the end: judged, dialled, begun, relayed, closed."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
+from ipaddress import IPv4Address, IPv6Address
+from struct import pack
+from typing import Any, Protocol, TypeVar
+
+from dayfly.egress.addresses import refusal
+from dayfly.egress.dialling import Dialler, PrivateAddress, Unreachable
+from dayfly.egress.guests import Guest, byte_cap
+from dayfly.egress.openings import Opening, Refused, opening
+from dayfly.egress.relay import Relay
+from dayfly.egress.verdict import Allowed, Denied
+
+__all__ = ["Answers", "Passage"]
+
+T = TypeVar("T")
+
+OPENING_SECONDS = 30.0
+"""From the connection to the first bytes that tell what it is. Clients begin at once; some open one in advance."""
+
+_RESET = pack("ii", 1, 0)  # SO_LINGER: the server is to see that this is no end, but a break
+
+
+class Answers(Protocol):
+    def post(self, packet: Mapping[str, object]) -> asyncio.Future[None]: ...
+
+
+class _Ended(Exception):
+    """From outside, or by the relay."""
+
+
+class Passage:
+    """``run`` once, as a task. Its last packet has gone before the sandbox sees the end of its bytes."""
+
+    def __init__(self, number: int, guest: Guest, dialler: Dialler, answers: Answers, sandbox: socket.socket) -> None:
+        self._number = number
+        self._guest = guest
+        self._dialler = dialler
+        self._answers = answers
+        self._sandbox = sandbox
+        self._upstream: socket.socket | None = None
+        self._address: IPv4Address | IPv6Address | None = None
+        self._allowed: Allowed | None = None  # once it is connected
+        self._opening: Opening | None = None
+        self._relay: Relay | None = None
+        self._over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        sandbox.setblocking(False)
+
+    async def run(self, host: str, port: int) -> None:
+        """Never raises."""
+        try:
+            allowed, upstream = await self._connected(host, port)
+        except Refused as refused:
+            await self._post("denied", **_told(refused.denied), host=refused.denied.host)
+        except (Unreachable, _Ended) as error:
+            await self._post("unreachable", text=str(error)[:500])
+        except Exception:  # noqa: BLE001 - a mistake of ours: it costs one connection, and is answered
+            await self._post("unreachable", text="The gateway failed.")
+        else:
+            await self._post("connected", host=allowed.host, rule=allowed.rule, address=str(self._address))
+            await self._finish(*await self._carried(upstream))
+        finally:
+            self._hang_up()
+            self._sandbox.close()
+
+    def end(self, why: str) -> None:
+        """From outside. Idempotent."""
+        if not self._over.done():
+            self._over.set_result(why)
+        if self._relay is not None:
+            self._relay.end(why)
+
+    def judge_again(self) -> None:
+        """The rules have changed: what would not be allowed any more as it is under way is ended."""
+        if self._allowed is None:
+            return  # it is being made, and is judged again after that
+        verdict = self._guest.judge(self._allowed.host, self._allowed.port)
+        if isinstance(verdict, Denied):
+            self.end("byte_cap" if verdict.code == "byte_cap" else "revoked")
+        elif verdict.protocol != self._allowed.protocol or not self._may_stay(verdict):
+            self.end("revoked")
+        else:
+            self._allowed = verdict
+            if self._relay is not None:
+                self._relay.meter = self._guest.meter(verdict)
+
+    def _may_stay(self, verdict: Allowed) -> bool:
+        private = self._guest.rule(verdict).private
+        return self._address is not None and refusal(self._address, private=private, own=()) is None
+
+    # --- making it --------------------------------------------------------------------------------------------------
+
+    async def _connected(self, host: str, port: int) -> tuple[Allowed, socket.socket]:
+        """Raises ``Refused``, ``Unreachable``, ``_Ended``."""
+        while True:
+            verdict, version = self._guest.judge(host, port), self._guest.version
+            if isinstance(verdict, Denied):
+                raise Refused(verdict)
+            upstream = await self._unless_ended(self._dial(verdict))
+            if version == self._guest.version:
+                self._allowed = verdict
+                return verdict, upstream
+            self._hang_up()
+
+    async def _dial(self, allowed: Allowed) -> socket.socket:
+        private = self._guest.rule(allowed).private
+        try:
+            self._address, self._upstream = await self._dialler.dial(
+                allowed.host, allowed.port, private, self._guest.turns
+            )
+        except PrivateAddress as error:
+            raise Refused(_private(allowed, str(error))) from None
+        return self._upstream
+
+    async def _unless_ended(self, work: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.ensure_future(work)
+        both: list[asyncio.Future[Any]] = [task, self._over]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if not self._over.done():
+            return task.result()
+        task.cancel()
+        with suppress(asyncio.CancelledError, Exception):
+            await task
+        raise _Ended("the connection was given up before it came about.")
+
+    # --- carrying ---------------------------------------------------------------------------------------------------
+
+    async def _carried(self, upstream: socket.socket) -> tuple[str, Denied | None]:
+        """Until it is over: why, and what is said of that where a rule has ended it."""
+        assert self._allowed is not None
+        self._opening = Opening(self._allowed, self._sandbox, upstream)
+        try:
+            await self._unless_ended(self._begun(self._opening))
+            self._begin_relay(self._opening, upstream)
+            why = await self._over
+        except Refused as refused:
+            return refused.denied.code, refused.denied
+        except _Ended:
+            why = self._over.result()
+        except EOFError:  # whoever opened it has said nothing
+            return "done", None
+        except OSError:
+            return "reset", None
+        except Exception:  # noqa: BLE001 - see above
+            return "failed", None
+        return why, byte_cap(self._allowed) if why == "byte_cap" else None
+
+    async def _begun(self, one: Opening) -> None:
+        try:
+            async with asyncio.timeout(OPENING_SECONDS):
+                await opening(one)
+        except TimeoutError:
+            raise one.refused("not_tls", f"its first bytes did not come within {OPENING_SECONDS:.0f} s") from None
+
+    def _begin_relay(self, one: Opening, upstream: socket.socket) -> None:
+        assert self._allowed is not None
+        meter = self._guest.meter(self._allowed)
+        meter.move(one.asked + one.answered)
+        self._relay = Relay(self._sandbox, upstream, meter, self.end)
+        self._relay.start(one.head)
+
+    async def _finish(self, why: str, denied: Denied | None) -> None:
+        sent = (self._opening.asked if self._opening else 0) + (self._relay.sent if self._relay else 0)
+        received = (self._opening.answered if self._opening else 0) + (self._relay.received if self._relay else 0)
+        if why != "done" and self._upstream is not None:
+            with suppress(OSError):
+                self._upstream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self._hang_up()
+        await self._post("closed", sent=sent, received=received, why=why, **_told(denied))
+
+    def _hang_up(self) -> None:
+        if self._upstream is not None:
+            self._upstream.close()
+            self._upstream = None
+
+    async def _post(self, op: str, **fields: object) -> None:
+        with suppress(OSError):  # then nobody is there any more, and this process ends in a moment
+            await self._answers.post({"op": op, "id": self._number, **fields})
+
+
+def _told(denied: Denied | None) -> dict[str, object]:
+    if denied is None:
+        return {"code": None, "reason": None, "remedy": None}
+    return {"code": denied.code, "reason": denied.reason[:1000], "remedy": denied.remedy[:1000]}
+
+
+def _private(allowed: Allowed, why: str) -> Denied:
+    return Denied(
+        allowed.host,
+        allowed.port,
+        "private_address",
+        f"{allowed.host} leads to {why}, and those are not connected to.",
+        "Use a public name, or ask for a rule with private = 'CIDR' for this host.",
+    )
