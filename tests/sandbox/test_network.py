@@ -16,7 +16,7 @@ from dayfly.sandbox.denials import KEPT, Denials
 from dayfly.sandbox.network import MAX_CLAIMS, names_of
 from dayfly.spec import Denial, EndReason
 from dayfly.testing.scripted import Asked
-from dayfly.wire.messages import Data, Eof, Event, Fail, Finish
+from dayfly.wire.messages import Cancel, Data, Eof, Event, Fail, Finish
 from dayfly.wire.operations import STDIN, STDOUT
 from tests.sandbox.living import DONE, living
 
@@ -72,8 +72,15 @@ class MemoryWay:
         return found
 
 
+ENDED: dict[str, Any] = {"exit_code": 0, "signal": None, "dropped": 0, "limit": None, "leftovers": 0}
+
+
 async def agreeing(asked: Asked) -> None:
-    await asked.finish(**(DONE if asked.op == "execute" else {}))
+    if asked.op == "process.start":
+        await asked.event("started", pid=7)
+        await asked.finish(**ENDED)
+    else:
+        await asked.finish(**(DONE if asked.op == "execute" else {}))
 
 
 async def word(asked: Asked) -> Any:
@@ -123,7 +130,7 @@ async def test_bytes_go_both_ways_and_ends_are_told_both_ways() -> None:
 
 async def test_what_is_denied_is_told_inside_and_is_in_the_answer_of_the_run() -> None:
     async def script(asked: Asked) -> None:
-        if asked.op == "execute":
+        if asked.op in ("execute", "process.start"):
             for _ in range(2):
                 tried = await asked.agent.open("tunnel", host="other.example.com", port=443)
                 assert await word(tried) == Fail("denied", f"{DENIED.reason}; {DENIED.remedy}")
@@ -137,7 +144,9 @@ async def test_what_is_denied_is_told_inside_and_is_in_the_answer_of_the_run() -
         )
         assert "denied=1" in repr(done)
         process = await life.start_process(["true"])
-        assert (await process.wait()).denied != ()  # of this script every run tries
+        ended = await process.wait()
+        assert [(one.host, one.count) for one in ended.denied] == [("other.example.com", 2)]
+        assert "denied=1" in repr(ended)
 
 
 async def test_an_end_by_the_gateway_is_a_denial_too() -> None:
@@ -177,8 +186,6 @@ async def test_a_client_that_goes_takes_its_connection_along() -> None:
         await life.set_network(RULES, MemoryWay(lambda *_: tunnel))  # type: ignore[arg-type]
         asked = await cell.agent.open("tunnel", host="files.example.com", port=443)
         await word(asked)
-        from dayfly.wire.messages import Cancel
-
         await asked.send(Cancel())
         assert isinstance(await word(asked), Fail)
         await asyncio.wait_for(tunnel.closed.wait(), 5)

@@ -25,7 +25,7 @@ class Accepted(Exchange):
     def __init__(self, link: Link, number: int, operation: Operation, params: dict[str, Any]) -> None:
         super().__init__(link, number, operation, bulk=True)
         self.params = params
-        self.on_cancel: Callable[[], None] = _nothing  # called as soon as the agent has lost interest
+        self.on_end: Callable[[], None] = _nothing  # called as soon as nobody wants the answer of whoever serves it
 
     @property
     def events(self) -> dict[str, dict[str, object]]:
@@ -46,13 +46,18 @@ class Accepted(Exchange):
     def _check(self, message: Message) -> None:
         super()._check(message)
         if isinstance(message, Cancel):
-            self.on_cancel()
+            self.on_end()
 
     def finish(self, value: dict[str, object]) -> None:
         self._answer(Finish(value))
 
     def fail(self, code: str, message: str) -> None:
         self._answer(Fail(code, message[:MAX_TEXT]))
+
+    def break_off(self, code: str, message: str) -> None:
+        """Answer it over the head of whoever serves it."""
+        self.fail(code, message)
+        self.on_end()
 
     def _answer(self, message: Message) -> None:
         if not self.over:

@@ -142,7 +142,7 @@ class Link:
 
     async def _fall_silent(self) -> None:
         for one in list(self._accepted.values()):
-            one.fail(operations.UNREACHABLE, "the sandbox is being saved: connect again afterwards")
+            one.break_off(operations.UNREACHABLE, "the sandbox is being saved: connect again afterwards")
         await self._none_left()  # the agent answers those too that nobody waits for any more
         await self._take_turn(lambda: self.send(Quiesce()))
 

@@ -75,7 +75,7 @@ class Network:
 
     def _tunnel(self, asked: Accepted) -> None:
         task = asyncio.ensure_future(self._serve(asked))
-        asked.on_cancel = task.cancel
+        asked.on_end = lambda: _cancel(task)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -139,6 +139,10 @@ class NetworkCalls:
 
     def used(self, closed: Closed) -> None:
         """A connection has ended."""
+
+
+def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
 
 
 async def _both_ways(asked: Accepted, tunnel: Tunnel) -> None:
