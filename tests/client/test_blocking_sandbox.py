@@ -14,6 +14,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +197,7 @@ def test_ctrl_c_in_a_command_kills_it(
 @embedded_only
 def test_a_forgotten_sandbox_is_closed_with_a_warning(landlord: Landlord) -> None:
     sandbox = Sandbox(opener=landlord)
+    shared_bridge().run(partial(asyncio.sleep, 0))  # the loop's thread has let go of what it has made
     with pytest.warns(ResourceWarning, match="unclosed <Sandbox "):
         del sandbox
 
