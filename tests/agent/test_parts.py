@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dayfly.agent.core import Agent
 from dayfly.agent.loop import Loop
 from dayfly.agent.observers import MAX_CHUNKS, RING, Ring
 from dayfly.agent.streams import UNLIMITED, Sink, Source, waiting_bytes
+from dayfly.agent.supervisor import Supervisor, User
 
 
 class Bucket(Sink):
@@ -195,3 +198,26 @@ def test_a_hundred_thousand_tiny_pieces_do_not_fill_the_ring_with_objects() -> N
         ring.keep(1 + number % 2, b"x")
     assert sum(len(data) for _, data in ring.replay()) <= RING
     assert len(ring.replay()) <= MAX_CHUNKS
+
+
+# --- the agent ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_put_off_is_done_before_a_sandbox_is_frozen(loop: Loop) -> None:
+    """Else whoever thaws it waits for that."""
+    ours, theirs = os.pipe2(os.O_NONBLOCK)
+    agent = Agent(loop, ours, theirs)
+    agent.supervisor = Supervisor(loop, User(1000, 1000, "/"), {"data": 1 << 62}, {})
+    woken: list[str] = []
+    agent._guard = SimpleNamespace(wake=lambda: woken.append("woken"), ended=lambda: None)  # type: ignore[assignment]
+    agent.settle()
+    assert woken == []
+    agent.runs(1)
+    agent.runs(-1)
+    (timer,) = [timer for timer in loop._timers if timer.callback is not None]
+    agent.settle()
+    assert (woken, timer.callback) == (["woken"], None)
+    agent.settle()
+    assert woken == ["woken"]
+    os.close(ours)
+    os.close(theirs)

@@ -51,6 +51,34 @@ def test_all_buffers_arrive_joined_and_in_order(buffers: list[bytes], limit: int
         assert asyncio.run(both_ways()) == b"".join(buffers)
 
 
+async def test_what_can_be_written_now_is_and_nobody_waits_for_the_rest(pair: tuple[PipeStream, ChildEnds]) -> None:
+    stream, ends = pair
+    assert stream.write_now(b"one ", b"two") == 7
+    assert os.read(ends.stdin, 100) == b"one two"
+    held = 0
+    while done := stream.write_now(b"x" * 100_000):
+        held += done
+    assert held >= 65536, "a full pipe takes nothing, and says so"
+    assert len(os.read(ends.stdin, 1 << 20)) == held
+    stream.close()
+    with pytest.raises(BrokenPipeError):
+        stream.write_now(b"late")
+
+
+async def test_a_reader_that_took_all_there_was_hears_of_what_comes_later(pair: tuple[PipeStream, ChildEnds]) -> None:
+    stream, ends = pair
+    for piece in (b"first", b"second", b"x" * 200_000):
+        os.write(ends.stdout, piece[:65536])
+        found = b""
+        while len(found) < len(piece[:65536]):
+            found += await asyncio.wait_for(stream.read(1 << 20), 5)
+        assert found == piece[:65536]
+    reading = asyncio.ensure_future(stream.read(10))
+    await asyncio.sleep(0)
+    os.write(ends.stdout, b"late")
+    assert await asyncio.wait_for(reading, 5) == b"late"
+
+
 async def test_closing_wakes_a_waiting_reader_with_end_of_file(pair: tuple[PipeStream, ChildEnds]) -> None:
     stream, _ = pair
     reading = asyncio.ensure_future(stream.read(10))

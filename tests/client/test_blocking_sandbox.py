@@ -14,6 +14,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import pytest
 import dayfly
 from dayfly import InputError, Sandbox, SandboxEnded
 from dayfly.client import blocking as shells
-from dayfly.client.bridge import shared_bridge
+from dayfly.client.bridge import _Call, shared_bridge
 from tests.client.room import Landlord, embedded_only
 
 PAIRS = [(name, f"Async{name}") for name in ("Commands", "Contexts", "Files", "Port", "Process", "Sandbox", "Watch")]
@@ -190,12 +191,29 @@ def test_ctrl_c_in_a_command_kills_it(
     assert landlord.rooms[0].signals in ([9], [15])  # 15: over a URL, before its start was told
 
 
+async def test_work_that_is_given_up_before_it_begins_has_an_end() -> None:
+    begun: list[str] = []
+
+    async def work() -> None:
+        begun.append("begun")
+
+    call = _Call(work)
+    call.start()
+    call.give_up()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    with pytest.raises(SandboxEnded):
+        call.outcome.result(0)
+    assert begun == []
+
+
 # --- collected, forked, exited ---
 
 
 @embedded_only
 def test_a_forgotten_sandbox_is_closed_with_a_warning(landlord: Landlord) -> None:
     sandbox = Sandbox(opener=landlord)
+    shared_bridge().run(partial(asyncio.sleep, 0))  # the loop's thread has let go of what it has made
     with pytest.warns(ResourceWarning, match="unclosed <Sandbox "):
         del sandbox
 

@@ -13,7 +13,7 @@ from dayfly.sandbox import Life
 from dayfly.sandbox.rest import FREEZE_SECONDS
 from dayfly.sandbox.runs import CONFIRM_SECONDS
 from dayfly.spec import EndReason, Outcome, Usage
-from dayfly.testing.scripted import Asked, ScriptedBoundary, scripted_spec
+from dayfly.testing.scripted import Asked, MemoryStream, ScriptedBoundary, scripted_spec
 from dayfly.wire.errors import LocalProtocolError
 from dayfly.wire.messages import BY_CLASS, Cancel, Data, Event, Fail, Finish, Message, Welcome, encode
 from dayfly.wire.operations import RESULTS, STDERR, STDOUT
@@ -38,6 +38,35 @@ async def test_an_honest_run_gives_its_output_results_and_outcome() -> None:
     assert (done.outcome, done.stdout, done.stderr, done.execution_count) == (Outcome.OK, "h\u00e9llo", "\ufffd", 3)
     assert done.text == "42"
     assert done.results[0].png == b"\x89\x50\x4e"
+
+
+@pytest.mark.parametrize("takes", [0, 1, 27, 40, 10**9])
+async def test_a_pipe_that_takes_a_part_of_a_call_gets_the_rest_in_order(
+    takes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first bytes of a call leave at once; what the pipe does not take then goes before anything later."""
+    asked_for: list[object] = []
+
+    async def script(asked: Asked) -> None:
+        asked_for.append(asked.params["code"])
+        await asked.finish(**DONE)
+
+    def some(stream: MemoryStream, *buffers: bytes | memoryview) -> int:
+        data = b"".join(buffers)[:takes]
+        if data:
+            stream.peer._arrived.put_nowait(data)
+        return len(data)
+
+    async def all_of_it(stream: MemoryStream, *buffers: bytes | memoryview) -> None:
+        await asyncio.sleep(0)
+        stream.peer._arrived.put_nowait(b"".join(buffers))
+
+    monkeypatch.setattr(MemoryStream, "write_now", some)
+    monkeypatch.setattr(MemoryStream, "write", all_of_it)
+    async with living(script) as (life, _):
+        done = await asyncio.gather(*(life.execute(f"{n}" * 50) for n in range(9)))
+    assert [one.outcome for one in done] == [Outcome.OK] * 9
+    assert asked_for == [f"{n}" * 50 for n in range(9)]
 
 
 async def test_an_agent_that_never_confirms_an_end_loses_its_cell() -> None:

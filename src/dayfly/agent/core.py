@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    from dayfly.agent.loop import Timer
     from dayfly.agent.memory import Guard
 
 HANDLERS = {
@@ -71,7 +72,7 @@ class Agent:
         self._parts: dict[object, object] = {}
         self._prestart: list[str] = []
         self.running = 0  # runs and commands under way
-        self._waking = False  # a timer that wakes the guard is running
+        self._waking: Timer | None = None  # that wakes the guard
         self._guard: Guard | None = None  # of memory; made when something runs longer than a moment
         for name, target in HANDLERS.items():
             self.session.handlers[name] = self._lazily(name, target)
@@ -105,12 +106,17 @@ class Agent:
 
     def _guard_soon(self) -> None:
         guarded = self.supervisor.user is not None and "data" in self.supervisor.limits
-        if guarded and not self._waking:
-            self._waking = True
-            self.loop.call_later(FIRST_LOOK, self._wake_guard)
+        if guarded and self._waking is None:
+            self._waking = self.loop.call_later(FIRST_LOOK, self._wake_guard)
+
+    def settle(self) -> None:
+        """Do now what was put off: the sandbox may be frozen next, and whoever thaws it is not to wait for that."""
+        if self._waking is not None:
+            self._waking.cancel()
+            self._wake_guard()
 
     def _wake_guard(self) -> None:
-        self._waking = False
+        self._waking = None
         if self._guard is None:
             from dayfly.agent.memory import Guard
 

@@ -27,6 +27,7 @@ def configure(agent: Agent, channel: Channel, params: dict[str, object]) -> None
     supervisor.environment.update(env)
     for name, value in limits.items():
         supervisor.limits[name] = min(value, supervisor.limits.get(name, value))
+    agent.settle()
     channel.finish({})
 
 

@@ -60,12 +60,15 @@ class CellStream(Protocol):
 
     ``read`` returns at least one byte and at most ``limit``; ``b""`` once the cell closed its side. ``write`` returns
     when all of the buffers (written as if joined) were handed to the operating system; it raises ``BrokenPipeError``
-    or ``ConnectionResetError`` when nobody reads any more. One reader and one writer task at a time.
+    or ``ConnectionResetError`` when nobody reads any more. One reader and one writer task at a time. ``write_now`` writes what
+    can be written without waiting, while nobody is in ``write``, and returns how many bytes that was; it raises the same.
     """
 
     async def read(self, limit: int) -> bytes: ...
 
     async def write(self, *buffers: bytes | bytearray | memoryview) -> None: ...
+
+    def write_now(self, *buffers: bytes | bytearray | memoryview) -> int: ...
 
     def close(self) -> None:
         """Close the host's side at once; the agent sees end of file. Idempotent."""

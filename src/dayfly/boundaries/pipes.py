@@ -65,6 +65,7 @@ class PipeStream:
         self._reading = _End(read_fd, writing=False)
         self._writing = _End(write_fd, writing=True)
         self._size = SMALL_READ
+        self._drained = False  # the last read took all that there was
 
     def __repr__(self) -> str:
         return f"<PipeStream {'closed' if self._reading.closed else 'open'}>"
@@ -76,11 +77,16 @@ class PipeStream:
         await end.be_fair()
         while not end.closed:
             size = min(limit, self._size)
+            if self._drained:
+                self._drained = False
+                await end.ready()
+                continue
             try:
                 data = os.read(end.fd, size)
             except BlockingIOError:
-                await end.ready()
+                self._drained = True
                 continue
+            self._drained = 0 < len(data) < size
             self._size = PIPE_SIZE if len(data) == size else SMALL_READ
             end.moved += len(data)
             return data
@@ -105,6 +111,15 @@ class PipeStream:
                 first += 1
             if done:
                 views[first] = views[first][done:]
+
+    def write_now(self, *buffers: bytes | bytearray | memoryview) -> int:
+        end = self._writing
+        if end.closed:
+            raise BrokenPipeError("the stream is closed")
+        try:
+            return os.writev(end.fd, buffers[:MAX_BUFFERS])
+        except BlockingIOError:
+            return 0
 
     def close(self) -> None:
         self._writing.close()

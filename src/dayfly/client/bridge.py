@@ -40,29 +40,45 @@ class _Call(Generic[T]):
     def __init__(self, make: Callable[[], Awaitable[T]]) -> None:
         self.outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
         self._make = make
-        self._task: asyncio.Task[T] | None = None
+        self._task: asyncio.Task[None] | None = None
         self._given_up = False
 
     def start(self) -> None:  # on the loop, like all but the constructor
         if self._given_up:
             self.outcome.set_exception(SandboxEnded("stopped", "interrupted before it began"))
             return
-        self._task = asyncio.ensure_future(_awaited(self._make))
-        self._task.add_done_callback(self._finish)
+        self._task = asyncio.ensure_future(self._work())
+        self._task.add_done_callback(self._over)
 
     def give_up(self) -> None:
         self._given_up = True
         if self._task is not None:
             self._task.cancel()
 
-    def _finish(self, task: asyncio.Task[T]) -> None:
+    async def _work(self) -> None:
+        """It tells the outcome itself: whoever watches its end does so a turn of the loop later, 40 us. By then nothing here
+        holds what the caller may want to be rid of."""
+        work: Awaitable[T] | None = None
+        try:
+            work = self._make()
+            del self._make
+            value = await work
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001  # it belongs to whoever waits
+            del work
+            self.outcome.set_exception(error)
+        else:
+            del work
+            self.outcome.set_result(value)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        """It was cancelled, perhaps before it began, or ended by what also ends the loop (see ``_run_until_stopped``)."""
+        self._task = None
         if task.cancelled():
             self.outcome.set_exception(SandboxEnded("stopped", "dayfly was shut down"))
         elif (error := task.exception()) is not None:
             self.outcome.set_exception(error)
-        else:
-            self.outcome.set_result(task.result())
-        self._task = None
 
 
 def _wait(outcome: concurrent.futures.Future[T]) -> T:
@@ -72,10 +88,6 @@ def _wait(outcome: concurrent.futures.Future[T]) -> T:
         except TimeoutError:
             if outcome.done():  # it is the work's own, or came at the same moment
                 return outcome.result()
-
-
-async def _awaited(make: Callable[[], Awaitable[T]]) -> T:
-    return await make()
 
 
 class Bridge:

@@ -22,15 +22,16 @@ from dayfly.server.views import ErrorAnswer
 __all__ = ["create_app"]
 
 ROUTES: tuple[APIRouter, ...] = (
-    health.routes,
-    sandboxes.routes,
     executions.routes,
     processes.routes,
     files.routes,
+    sandboxes.routes,
     ports.routes,
     tenant.routes,
     record.routes,
+    health.routes,
 )
+"""What is asked for most comes first: they are tried in turn."""
 
 STATUSES = (400, 401, 403, 404, 405, 409, 410, 413, 414, 416, 429, 431, 500, 502, 503, 507)
 

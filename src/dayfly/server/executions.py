@@ -16,7 +16,7 @@ from dayfly.server.bodies import MAX_INTEGER, ExecutionBody
 from dayfly.server.errors import NoSuchExecution
 from dayfly.server.running import Log
 from dayfly.server.sandboxes import ensure_live
-from dayfly.server.services import HasServices
+from dayfly.server.services import HasServices, Services, services_of
 from dayfly.server.streams import EVENTS, NDJSON, Lines, Stream, unless_gone
 from dayfly.server.views import ContextList, ContextView, Interrupted
 from dayfly.spec import Execution
@@ -31,11 +31,11 @@ async def execute(
     registration: Used,
     body: ExecutionBody,
     request: Request,
-    services: HasServices,
     accept: Annotated[str, Header()] = "",
 ) -> Response:
     """Run code. The answer is the execution, or with Accept: application/x-ndjson its events while it goes on."""
     ensure_live(registration)
+    services = services_of(request)
 
     async def attached(lines: Lines) -> None:
         await services.executions.follow(registration, body, lines, services.metrics)
@@ -50,7 +50,7 @@ async def execute(
     return Answer(await _whole(registration, body, request, services))
 
 
-async def _whole(registration: Used, body: ExecutionBody, request: Request, services: HasServices) -> Execution:
+async def _whole(registration: Used, body: ExecutionBody, request: Request, services: Services) -> Execution:
     """The execution when it is over. Raises ``ClientGone``, and then it is stopped, unless it is to go on."""
     work = registration.life.execute(
         body.code, language=body.language, context=body.context, timeout=body.timeout, output=body.output

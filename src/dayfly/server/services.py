@@ -18,7 +18,7 @@ from dayfly.server.keys import Keys
 from dayfly.server.metrics import Metrics
 from dayfly.server.running import Executions
 
-__all__ = ["HasServices", "Services"]
+__all__ = ["HasServices", "Services", "services_of"]
 
 
 @dataclass
@@ -38,8 +38,12 @@ class Services:
     public_key: bytes = b""
 
 
-async def _services(connection: HTTPConnection) -> Services:
+def services_of(connection: HTTPConnection) -> Services:
     return cast(Services, connection.app.state.services)
+
+
+async def _services(connection: HTTPConnection) -> Services:
+    return services_of(connection)
 
 
 HasServices = Annotated[Services, Depends(_services)]

@@ -48,11 +48,16 @@ class MemoryStream:
         return data[:limit]
 
     async def write(self, *buffers: bytes | bytearray | memoryview) -> None:
+        self.write_now(*buffers)
+        await asyncio.sleep(0)
+
+    def write_now(self, *buffers: bytes | bytearray | memoryview) -> int:
         if self._closed or self.peer._closed:
             raise BrokenPipeError
-        if data := b"".join(buffers):
+        data = b"".join(buffers)
+        if data:
             self.peer._arrived.put_nowait(data)
-        await asyncio.sleep(0)
+        return len(data)
 
     def close(self) -> None:
         if not self._closed:

@@ -86,6 +86,19 @@ def test_a_policy_that_this_client_does_not_know_is_refused_by_name() -> None:
         told_sandbox(sent({**SANDBOX, "policy": policy}))
 
 
+def test_limits_that_come_again_are_the_same_and_changed_ones_are_read_anew() -> None:
+    first, again = (values.read_limits(sent(SANDBOX)) for _ in range(2))
+    assert first is again
+    other = [{"name": "memory", "value": 7.0, "enforcement": "watched", "how": "looked at"}]
+    assert [(one.name, one.value) for one in values.read_limits(sent({**SANDBOX, "limits": other}))] == [
+        ("memory", 7.0)
+    ]
+    assert values.read_limits(sent(SANDBOX)) == LIMITS
+    for bad in (None, "memory", [{**other[0], "enforcement": "hoped for"}], [{**other[0], "value": -1}]):
+        with pytest.raises(BadAnswer):
+            values.read_limits(sent({**SANDBOX, "limits": bad}))
+
+
 def test_more_fields_than_this_client_knows_are_left_alone() -> None:
     assert told_sandbox(sent({**SANDBOX, "tomorrow": 1})).id == "a" * 32
 

@@ -149,9 +149,10 @@ class Kernel:
         return self.used or self._codec.takes_environment or self.environment == environment
 
     def send(self, run: int, code: str, cap: int, *, silent: bool = False) -> None:
-        """Give it a cell. An unused kernel takes over the environment as it is now; a silent cell does not use it."""
+        """Give it a cell. An unused kernel takes over the environment as it is now; a silent cell does not use it, and has
+        it take the environment in any case: what that touches is in memory then."""
         environment = None
-        if not self.used and self.environment != self._supervisor.environment:
+        if not self.used and (silent or self.environment != self._supervisor.environment):
             environment = self.environment = dict(self._supervisor.environment)
         self.used = self.used or not silent
         self._unwritten += self._codec.request(run, code, cap, environment)

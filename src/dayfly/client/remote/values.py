@@ -6,7 +6,6 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -58,13 +57,16 @@ BINARY_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", 
 def load(data: bytes) -> object:
     """The JSON value of an answer. Raises ``BadAnswer``."""
     try:
-        return json.loads(data, parse_constant=_no_number)
+        return _DECODER.decode(str(data, "utf-8"))
     except (ValueError, RecursionError) as error:
         raise BadAnswer(f"the server's answer is no JSON: {type(error).__name__}") from None
 
 
 def _no_number(text: str) -> float:
     raise ValueError(f"JSON has no {text}")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_number)
 
 
 class Fields:
@@ -113,10 +115,10 @@ class Fields:
         return float(value)
 
     def one_of(self, name: str, kind: type[E]) -> E:
-        value = self._value.get(name)
-        if not isinstance(value, str) or value not in set(kind):
-            raise self._wrong(name, f"one of {', '.join(kind)}")
-        return kind(value)
+        try:
+            return kind(self.text(name))
+        except ValueError:
+            raise self._wrong(name, f"one of {', '.join(kind)}") from None
 
     def texts(self, name: str) -> tuple[str, ...]:
         value = self._value.get(name)
@@ -182,7 +184,7 @@ def told_sandbox(one: Fields) -> Told:
         id=ident,
         policy=_policy(one.mapping("policy")),
         languages=one.texts("languages"),
-        limits=read_limits(one.rows("limits")),
+        limits=read_limits(one),
         end_reason=one.one_of("end_reason", EndReason) if ended else EndReason.PAUSED if paused else None,
         end_detail=one.text("end_detail") if ended and one.has("end_detail") else "",
     )
@@ -202,12 +204,20 @@ def _policy(told: dict[str, Any]) -> Policy:
         ) from None
 
 
-def read_limits(rows: Sequence[Fields]) -> tuple[LimitReport, ...]:
-    """Raises ``BadAnswer``, as all that follow."""
-    return tuple(
-        LimitReport(one.text("name"), one.number("value"), one.one_of("enforcement", Enforcement), one.text("how"))
-        for one in rows
-    )
+def read_limits(one: Fields) -> tuple[LimitReport, ...]:
+    """Raises ``BadAnswer``, as all that follow. Every run brings those of its sandbox: the same again are not read again."""
+    global _last_limits
+    told = one.raw.get("limits")
+    if told is None or told != _last_limits[0]:
+        _last_limits = (told, tuple(map(_limit, one.rows("limits"))))
+    return _last_limits[1]
+
+
+_last_limits: tuple[object, tuple[LimitReport, ...]] = (None, ())
+
+
+def _limit(one: Fields) -> LimitReport:
+    return LimitReport(one.text("name"), one.number("value"), one.one_of("enforcement", Enforcement), one.text("how"))
 
 
 def read_usage(one: Fields) -> Usage:
@@ -234,7 +244,7 @@ def read_execution(one: Fields, *, stdout: str = "", stderr: str = "", results: 
         duration=one.number("duration"),
         cpu_seconds=one.number("cpu_seconds"),
         end_reason=read_end(one),
-        limits=read_limits(one.rows("limits")),
+        limits=read_limits(one),
     )
 
 
