@@ -22,6 +22,7 @@ from dayfly.boundaries.gvisor import GvisorBoundary
 from dayfly.limits import Limits
 from dayfly.spec import Image, SandboxSpec
 from tests.agent.host import LIMITS, USER, Host
+from tests.agent.namespace import open_alone
 from tests.machine import gvisor_with, image, named, runscs, short_directory
 
 OpenRoom = Callable[..., Awaitable[Host]]
@@ -108,5 +109,17 @@ async def inside(
             boundary: Boundary = FakeBoundary(trusted_code=True, directory=tmp_path_factory.mktemp("fake"))
         else:
             boundary = stack.enter_context(gvisor_with(request.param))
+        async with open_room(boundary, agents, "python") as host:
+            yield host
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module", params=["alone", *runscs()], ids=named)
+async def connected(request: pytest.FixtureRequest, agents: Path) -> AsyncIterator[Host]:
+    """An agent whose loopback is its own: as a plain process in a network namespace, and as pid 1 of a sandbox."""
+    if request.param == "alone":
+        async with open_alone(agents) as host:
+            yield host
+        return
+    with gvisor_with(request.param) as boundary:
         async with open_room(boundary, agents, "python") as host:
             yield host

@@ -18,6 +18,7 @@ from dayfly.wire.messages import (
     Finish,
     Hello,
     Message,
+    Open,
     Quiesce,
     Quiesced,
     Welcome,
@@ -158,6 +159,55 @@ class Call:
             self._unread.append(cost)
 
 
+class Taken(Call):
+    """A channel that the agent opened. ``react`` is called after each message, the Open included."""
+
+    def __init__(self, host: Host, number: int, op: str, params: dict[str, Any]) -> None:
+        super().__init__(host, number)
+        self.op = op
+        self.params = params
+        self.cancelled = False
+        self.ours = False  # ended here
+        self.react: Callable[[Taken], None] = lambda taken: None
+
+    @property
+    def done(self) -> bool:
+        return self.ours
+
+    @property
+    def stdin(self) -> bytes:
+        return bytes(self.streams.get(STDIN, b""))
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return self.params["host"], self.params["port"]
+
+    def connected(self) -> None:
+        self.say(Event("connected", {}))
+
+    def answer(self, data: bytes) -> None:
+        """Few enough bytes to need no waiting."""
+        self._host.connection.send_data(self.number, STDOUT, data)
+
+    def finish(self, **value: Any) -> None:
+        self.ours = True
+        self.say(Finish(value))
+
+    def fail(self, code: str, message: str) -> None:
+        self.ours = True
+        self.say(Fail(code, message))
+
+    def say(self, message: Message) -> None:
+        """Without a flush: that comes with the next turn, or see ``Host.flush``."""
+        self._host.connection.send(message, self.number)
+
+    def take(self, message: Message, cost: int) -> None:
+        super().take(message, cost)
+        if isinstance(message, Cancel):
+            self.cancelled = True
+        self.react(self)
+
+
 class Host:
     """One reader at a time: a test awaits one thing after the other."""
 
@@ -166,6 +216,8 @@ class Host:
         self.connection = Connection(HOST)
         self.welcome: Welcome | None = None
         self.quiesced = False
+        self.taken: list[Taken] = []  # what the agent opened
+        self.serve: Callable[[Taken], None] = lambda taken: None  # called for each of them
         self._calls: dict[int, Call] = {}
 
     async def hello(self, **options: Any) -> Welcome:
@@ -234,6 +286,15 @@ class Host:
             while not condition():
                 await self.turn()
 
+    async def accepted(self, enough: Callable[[Taken], bool] = lambda taken: True, op: str = "tunnel") -> Taken:
+        """Wait for the agent to open a channel; returns the first that is ``enough``."""
+
+        def found() -> list[Taken]:
+            return [taken for taken in self.taken if taken.op == op and enough(taken)]
+
+        await self.until(lambda: bool(found()))
+        return found()[0]
+
     async def turn(self) -> None:
         """Wait for the stream and serve it once. Raises ``EOFError``."""
         data = await self.cell.stream.read(1 << 20)
@@ -248,6 +309,10 @@ class Host:
             self.welcome = message
         elif isinstance(message, Quiesced):
             self.quiesced = True
+        elif isinstance(message, Open):
+            taken = self._calls[number] = Taken(self, number, message.op, message.params)
+            self.taken.append(taken)
+            self.serve(taken)
         elif number in self._calls:
             self._calls[number].take(message, cost)
 

@@ -42,6 +42,7 @@ HANDLERS = {
     "tree.pack": "dayfly.agent.trees:pack",
     "tree.unpack": "dayfly.agent.trees:unpack",
     "port.connect": "dayfly.agent.ports:connect",
+    "network": "dayfly.agent.network.network:set_names",
     "configure": "dayfly.agent.settings:configure",
     "renew": "dayfly.agent.renewal:renew",
     "usage": "dayfly.agent.settings:usage",

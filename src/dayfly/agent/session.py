@@ -2,6 +2,7 @@
 
 A handler is called for each ``Open`` of its operation and returns the ``Task`` that gets the channel's messages, or
 ``None`` if it has already answered. Whatever goes wrong in one task becomes ``Fail`` on its channel and nothing else.
+What the agent opens itself is in openings.py.
 """
 
 from __future__ import annotations
@@ -79,6 +80,12 @@ class Task:
     def on_cancel(self) -> None:
         """The opener lost interest; still answer with finish or fail."""
 
+    def on_finish(self, value: Fields) -> None:
+        """The host is done with what the agent opened. ``on_close`` follows."""
+
+    def on_fail(self, code: str, message: str) -> None:
+        """The host refuses what the agent opened, or failed. ``on_close`` follows."""
+
     def on_close(self) -> None:
         """The channel is gone: release what belongs to it."""
 
@@ -145,9 +152,30 @@ class Channel:
 
         return call
 
+    def deliver(self, message: Message) -> None:
+        """To the task. Raises what the task raises, and ``BadRequest``."""
+        if isinstance(message, Data):
+            self.task.on_data(message.stream, message.data)
+        elif isinstance(message, Event):
+            shape = self._shapes.get(message.name)
+            if shape is None:
+                raise BadRequest(f"no event {ascii(message.name)[:80]} for {self.operation.name}")
+            operations.check(message.fields, shape, message.name, BadRequest)
+            self.task.on_event(message.name, message.fields)
+        elif isinstance(message, Eof):
+            self.task.on_eof(message.stream)
+        elif isinstance(message, Cancel):
+            self.task.on_cancel()
+
+    @property
+    def _shapes(self) -> dict[str, dict[str, object]]:
+        """Of the events that may come."""
+        return self.operation.to_acceptor
+
     def _end(self, message: Message) -> None:
         if not self.open:
             return
+        self._session.before_answer()
         self._send(message)
         self._session.closed(self)
 
@@ -170,6 +198,8 @@ class Session:
         self.on_hello: Callable[[Fields], Fields] = lambda options: {}
         self.on_welcomed: Callback = lambda: None
         self.on_end: Callable[[str], None] = lambda why: None
+        self.on_served: Callback = _nothing  # what came has been dealt with: there may be room for more
+        self.before_answer: Callback = _nothing  # a channel of the host's is about to end; must not raise
         self._loop = loop
         self._read_fd = read_fd
         self._read_size = SMALL_READ
@@ -213,6 +243,7 @@ class Session:
             self.on_end(f"protocol: {error}")
             return
         self._wake_waiting()
+        self.on_served()
         self.flush()
 
     def _dispatch(self, number: int, message: Message) -> None:
@@ -223,7 +254,7 @@ class Session:
         else:
             channel = self._channels.get(number)
             if channel is not None:
-                self.attempt(channel, lambda: self._deliver(channel, message))
+                self.attempt(channel, lambda: channel.deliver(message))
 
     def _control(self, message: Message) -> None:
         if isinstance(message, Hello):
@@ -238,7 +269,8 @@ class Session:
             self._loop.release_timers()
             held, self._held = self._held, []
             for late, number in held:
-                self.connection.send(late, number)
+                if self.connection.is_open(number):  # the host may end what the agent opened right after its Resume
+                    self.connection.send(late, number)
         elif isinstance(message, Goodbye):
             self.on_end("goodbye")
 
@@ -260,21 +292,6 @@ class Session:
         channel.task = task
         if not channel.open:
             task.on_close()
-
-    def _deliver(self, channel: Channel, message: Message) -> None:
-        task = channel.task
-        if isinstance(message, Data):
-            task.on_data(message.stream, message.data)
-        elif isinstance(message, Event):
-            shape = channel.operation.to_acceptor.get(message.name)
-            if shape is None:
-                raise BadRequest(f"no event {ascii(message.name)[:80]} for {channel.operation.name}")
-            operations.check(message.fields, shape, message.name, BadRequest)
-            task.on_event(message.name, message.fields)
-        elif isinstance(message, Eof):
-            task.on_eof(message.stream)
-        elif isinstance(message, Cancel):
-            task.on_cancel()
 
     def attempt(self, channel: Channel, callback: Callback) -> None:
         """Run a piece of a task. What it raises is the answer to its channel, never the end of the agent."""
@@ -298,8 +315,13 @@ class Session:
         self.connection.send(message, number)
         self.flush_soon()
 
+    def opened(self, channel: Channel) -> None:
+        """A channel of the agent's own has got its number."""
+        self._channels[channel.number] = channel
+        self.flush_soon()
+
     def closed(self, channel: Channel) -> None:
-        """The channel has been answered."""
+        """The channel has been answered, or is of no interest any more."""
         channel.open = False
         channel.when_room(None)
         self._channels.pop(channel.number, None)
@@ -349,6 +371,10 @@ class Session:
             channel.when_room(None)
             if callback is not None:
                 self.attempt(channel, callback)
+
+
+def _nothing() -> None:
+    pass
 
 
 __all__ = ["BadRequest", "Channel", "Handler", "LocalProtocolError", "Refused", "Session", "Task"]

@@ -110,14 +110,18 @@ class Source:
 
 
 class Drain:
-    """Writes bytes that came on a channel to a non-blocking descriptor, which it owns, and gives credit as it goes."""
+    """Writes bytes that came on a channel to a non-blocking descriptor, which it owns, and gives credit as it goes.
 
-    def __init__(self, loop: Loop, fd: int, channel: Channel) -> None:
+    ``on_lost`` is called once nobody reads there any more.
+    """
+
+    def __init__(self, loop: Loop, fd: int, channel: Channel, on_lost: Callable[[], None] | None = None) -> None:
         self._loop = loop
         self._fd = fd
         self._channel = channel
         self._waiting: list[bytes] = []  # bounded by the channel's window
         self._ending: Callable[[], None] | None = None
+        self._on_lost = on_lost
         os.set_blocking(fd, False)
 
     def write(self, data: bytes) -> None:
@@ -160,6 +164,8 @@ class Drain:
             return
         except OSError:  # EPIPE: nobody reads any more
             self.close()
+            if self._on_lost is not None:
+                self._on_lost()
             return
         self._loop.not_writable(self._fd)
         if self._ending:

@@ -25,8 +25,9 @@ CAPABILITIES = ("CAP_CHOWN", "CAP_KILL", "CAP_SETGID", "CAP_SETUID", "CAP_SYS_RE
 RUN_SIZE = 16 * MIB
 """Bytes of /run, counted as memory: sockets and pid files, nothing big."""
 
-AGENT_FILES = 1024
-"""Descriptors that the agent may have beyond ``limits.open_files``, which it sets for everything it starts."""
+AGENT_FILES = 3072
+"""Descriptors that the agent may have beyond ``limits.open_files``, which it sets for everything it starts: 1,024 for the
+ports of names, 768 for connections to them, the rest for commands, files and kernels."""
 
 OOM_SCORE_ADJ = 500
 """When the *host* runs out of memory, cells go before the services that serve them."""
