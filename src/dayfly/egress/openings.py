@@ -146,8 +146,8 @@ def _next(parser: h11.Connection, data: bytes) -> h11.Request | None:
     event = parser.next_event()
     if event is h11.NEED_DATA:
         return None
-    if not isinstance(event, h11.Request):
-        raise h11.RemoteProtocolError("no request")
+    if not isinstance(event, h11.Request) or event.http_version not in (b"1.0", b"1.1"):
+        raise h11.RemoteProtocolError("no request of HTTP/1")
     return event
 
 
