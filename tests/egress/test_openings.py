@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 import pytest_asyncio
@@ -86,6 +88,26 @@ async def canary() -> AsyncIterator[Canary]:
     await made.close()
 
 
+ANSWER = tls.records(b"\x02" + tls.vector(b"\x03\x03" + bytes(70), 3), version=0x0303)
+
+
+async def serve_tls(visit: Visit) -> None:
+    """As much of a server as the gateway looks at: an answer to the hello; and then an echo."""
+    await visit.read()
+    visit.writer.write(ANSWER)
+    while data := await visit.read():
+        visit.writer.write(data)
+
+
+async def heard(tunnel: Tunnel, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        piece = await tunnel.read(count - len(data))
+        assert piece
+        data += piece
+    return data
+
+
 async def connected(gateway: Gateway, canary: Canary, protocol: str) -> Tunnel:
     await gateway.admit("one", local(canary.port, protocol))
     return await gateway.connect("one", "localhost", canary.port)
@@ -108,14 +130,15 @@ async def refused(gateway: Gateway, canary: Canary, protocol: str, said: bytes) 
 
 @pytest.mark.parametrize("what", GOOD)
 async def test_a_hello_to_the_judged_host_passes_whole(gateway: Gateway, canary: Canary, what: str) -> None:
+    canary.behave = serve_tls
     tunnel = await connected(gateway, canary, "tls")
     await tunnel.write(GOOD[what])
-    answer = b""
-    while len(answer) < len(GOOD[what]):
-        answer += await tunnel.read(65536)
-    assert answer == GOOD[what]
+    assert await heard(tunnel, len(ANSWER)) == ANSWER
     await tunnel.write(b"and anything after it")
-    assert await tunnel.read(100) == b"and anything after it"
+    tunnel.write_eof()
+    while await tunnel.read(65536):
+        pass
+    assert (await canary.visit()).said == GOOD[what] + b"and anything after it"
     tunnel.close()
 
 
@@ -144,11 +167,61 @@ async def test_a_hello_that_comes_byte_by_byte_waits_for_its_last_one(gateway: G
             await asyncio.sleep(0)
     assert visit.said == b""
     await tunnel.write(said[-1:])
-    answer = b""
-    while len(answer) < len(said):
-        answer += await tunnel.read(65536)
-    assert answer == said
+    await tunnel.read(1)
+    assert visit.said == said
     tunnel.close()
+
+
+CHANGE = b"\x14\x03\x03\x00\x01\x01"
+RETRY = tls.records(
+    b"\x02" + tls.vector(b"\x03\x03" + hashlib.sha256(b"HelloRetryRequest").digest() + b"\0\x13\x01\0" + bytes(20), 3),
+    version=0x0303,
+)
+
+
+async def ask_again(visit: Visit) -> None:
+    await visit.read()
+    visit.writer.write(RETRY)
+    while data := await visit.read():
+        visit.writer.write(data)
+
+
+@pytest.mark.parametrize("between", [b"", CHANGE])
+async def test_a_second_hello_that_the_server_asks_for_passes(gateway: Gateway, canary: Canary, between: bytes) -> None:
+    canary.behave = ask_again
+    tunnel = await connected(gateway, canary, "tls")
+    first, second = hello(HOST).records(), hello(HOST).records()
+    await tunnel.write(first)
+    assert await heard(tunnel, len(RETRY)) == RETRY
+    await tunnel.write(between + second)
+    assert await heard(tunnel, len(between + second)) == between + second
+    assert (await canary.visit()).said == first + between + second
+    tunnel.close()
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["before it is asked for", "when it is asked for"])
+@pytest.mark.parametrize("between", [b"", CHANGE, CHANGE * 2, b"\x17\x03\x03\0\1x"])
+async def test_a_second_hello_to_anybody_else_reaches_nobody(
+    gateway: Gateway, canary: Canary, between: bytes, together: bool
+) -> None:
+    canary.behave = ask_again
+    tunnel = await connected(gateway, canary, "tls")
+    first, second = hello(HOST).records(), between + hello(b"evil.example.net").records()
+    await tunnel.write(first + second if together else first)
+    if not together:
+        await tunnel.read(1000)
+        await tunnel.write(second)
+    with suppress(ConnectionResetError):
+        while await tunnel.read(1000):
+            pass
+    assert tunnel.denied is not None
+    assert (await canary.visit()).said.removesuffix(CHANGE) == first
+    tunnel.close()
+
+
+async def test_two_messages_in_one_record_reach_nobody(gateway: Gateway, canary: Canary) -> None:
+    said = tls.records(hello(HOST).message() + hello(b"evil.example.net").message())
+    assert await refused(gateway, canary, "tls", said) == ("not_tls", b"")
 
 
 async def test_a_server_that_speaks_first_is_not_heard_before_the_check(gateway: Gateway, canary: Canary) -> None:
@@ -184,7 +257,7 @@ async def test_a_real_handshake_passes(gateway: Gateway, canary: Canary) -> None
         one.do_handshake()
     said = outgoing.read()
     await tunnel.write(said)
-    assert await tunnel.read(65536) == said
+    assert await heard(tunnel, len(said)) == said
     tunnel.close()
 
 
@@ -264,7 +337,7 @@ async def test_postgres_begins_with_its_request_and_then_tls(gateway: Gateway, c
     assert await tunnel.read(10) == b"S"
     said = hello(HOST).records()
     await tunnel.write(said)
-    assert await tunnel.read(65536) == said
+    assert await heard(tunnel, len(said)) == said
     tunnel.write_eof()
     assert await tunnel.read(10) == b""
     assert tunnel.closed is not None
@@ -274,8 +347,9 @@ async def test_postgres_begins_with_its_request_and_then_tls(gateway: Gateway, c
 
 async def test_postgres_that_begins_with_tls_at_once_passes(gateway: Gateway, canary: Canary) -> None:
     tunnel = await connected(gateway, canary, "postgres")
-    await tunnel.write(hello(HOST).records())
-    assert await tunnel.read(65536) == bytes((await canary.visit()).said)
+    said = hello(HOST).records()
+    await tunnel.write(said)
+    assert await heard(tunnel, len(said)) == said
     tunnel.close()
 
 
