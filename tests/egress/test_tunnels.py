@@ -32,10 +32,10 @@ def ends(gateway: Gateway) -> Ends:
 
 
 async def read_all(tunnel: Tunnel) -> bytes:
-    data = b""
+    pieces = []
     while piece := await tunnel.read(1 << 20):
-        data += piece
-    return data
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 async def test_bytes_go_both_ways_and_the_end_is_told_with_counts(gateway: Gateway, canary: Canary, ends: Ends) -> None:

@@ -208,10 +208,10 @@ class Gateway:
         self._ready.set_result(None)
 
     def _heard_done(self, packet: dict[str, Any]) -> None:
-        self._take(self._asked, packet).set_result(None)
+        self._taken(packet).set_result(None)
 
     def _heard_refused(self, packet: dict[str, Any]) -> None:
-        self._take(self._asked, packet).set_exception(
+        self._taken(packet).set_exception(
             HostError(f"the gateway does not take the rules: {printable(packet['text'])}", remedy="start another one")
         )
 
@@ -250,20 +250,24 @@ class Gateway:
 
     def _heard_denied(self, packet: dict[str, Any]) -> None:
         dialled = self._unconnected(packet)
-        _fail(dialled.answer, EgressDenied(_denied(packet["host"], dialled.port, packet)))
+        self._answer(packet["id"], dialled, EgressDenied(_denied(packet["host"], dialled.port, packet)))
 
     def _heard_unreachable(self, packet: dict[str, Any]) -> None:
-        _fail(self._unconnected(packet).answer, EgressUnreachable(printable(packet["text"])))
+        dialled = self._unconnected(packet)
+        self._answer(packet["id"], dialled, EgressUnreachable(printable(packet["text"])))
 
     def _unconnected(self, packet: dict[str, Any]) -> _Dialled:
-        dialled: _Dialled = self._take(self._dialled, packet)
-        if dialled.connected is not None:
-            self._dialled[packet["id"]] = dialled  # so that it is told of the gateway's end
-            raise BadPacket("an answer too many")
+        dialled = self._dialled.get(packet["id"])
+        if dialled is None or dialled.connected is not None:
+            raise BadPacket("an answer to nothing, or one too many")
+        return dialled
+
+    def _answer(self, number: int, dialled: _Dialled, error: Exception) -> None:
+        """Nothing about the packet is in doubt any more: who is forgotten here is told of nothing else."""
+        del self._dialled[number]
         if dialled.ours is not None:
             close_private(dialled.ours)
-            dialled.ours = None
-        return dialled
+        _fail(dialled.answer, error)
 
     def _heard_closed(self, packet: dict[str, Any]) -> None:
         dialled = self._dialled.get(packet["id"])
@@ -284,11 +288,10 @@ class Gateway:
             dialled.tunnel.has_ended(closed, denied)
         self._loop.call_soon(self.on_closed, dialled.sandbox, closed)
 
-    @staticmethod
-    def _take(known: dict[int, Any], packet: dict[str, Any]) -> Any:
-        if packet["id"] not in known:
+    def _taken(self, packet: dict[str, Any]) -> asyncio.Future[None]:
+        if packet["id"] not in self._asked:
             raise BadPacket("an answer to nothing")
-        return known.pop(packet["id"])
+        return self._asked.pop(packet["id"])
 
     # --- its end ----------------------------------------------------------------------------------------------------
 

@@ -10,14 +10,20 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator
 from functools import cache
+from hashlib import sha256
 from weakref import WeakKeyDictionary
 
-__all__ = ["Hello", "NotTls"]
+__all__ = ["ANSWER", "Hello", "NotTls", "asks_again", "record_size"]
 
 _HANDSHAKE = 0x16
 _RECORD_HEADER = 5
 _BEFORE_SESSION = 4 + 2 + 32  # the handshake's own header, a version, a random number
 _ENCRYPTED_CLIENT_HELLO = 0xFE0D
+
+ANSWER = _RECORD_HEADER + _BEFORE_SESSION
+"""Bytes of a server's answer that tell what it is."""
+
+_RETRY = sha256(b"HelloRetryRequest").digest()  # in the place of a random number
 
 _said: WeakKeyDictionary[ssl.SSLObject, str | None] = WeakKeyDictionary()
 """The name that the client of each has named, once it has."""
@@ -57,10 +63,16 @@ class Hello:
         return _said.get(self._tls)
 
     @property
+    def size(self) -> int:
+        """Bytes of its records: what was fed beyond them is not of this message. Zero where its end is not a record's."""
+        message, size = _message(self._bytes)
+        return size if len(message) == _declared(message) else 0
+
+    @property
     def hides_the_name(self) -> bool:
         """Whether another ClientHello is encrypted in this one (ECH), whose name is what counts; or noise like that."""
         try:
-            return _ENCRYPTED_CLIENT_HELLO in _extensions(_message(bytes(self._bytes)))
+            return _ENCRYPTED_CLIENT_HELLO in _extensions(_message(self._bytes)[0])
         except IndexError:  # it was read by OpenSSL, so this does not come about; if it does, nothing is known
             return True
 
@@ -78,14 +90,35 @@ def _context() -> ssl.SSLContext:
     return context
 
 
-def _message(data: bytes) -> bytes:
-    """The handshake message out of its records."""
+def asks_again(answer: bytes) -> bool | None:
+    """Whether a server that answers like that wants another ClientHello (RFC 8446, 4.1.4); ``None`` while that is not clear.
+
+    An answer in smaller pieces than servers send is taken for that, too.
+    """
+    if answer and answer[0] != _HANDSHAKE:
+        return False
+    if len(answer) >= _RECORD_HEADER and _int(answer, 3, 2) < ANSWER - _RECORD_HEADER:
+        return True
+    return None if len(answer) < ANSWER else answer[-len(_RETRY) :] == _RETRY
+
+
+def record_size(data: bytes) -> int:
+    """Of the record that ``data`` begins with, whose header is in it."""
+    return _RECORD_HEADER + _int(data, 3, 2)
+
+
+def _message(data: bytes | bytearray) -> tuple[bytes, int]:
+    """The handshake message out of its records, with all that is in them, and how long those are."""
     message, at = bytearray(), 0
-    while at < len(data) and data[at] == _HANDSHAKE and (len(message) < 4 or len(message) < 4 + _int(message, 1, 3)):
+    while at < len(data) and len(message) < _declared(message):
         length = _int(data, at + 3, 2)
         message += data[at + _RECORD_HEADER : at + _RECORD_HEADER + length]
         at += _RECORD_HEADER + length
-    return bytes(message)
+    return bytes(message), at
+
+
+def _declared(message: bytes | bytearray) -> int:
+    return 4 + _int(message, 1, 3) if len(message) >= 4 else 4
 
 
 def _extensions(message: bytes) -> Iterator[int]:

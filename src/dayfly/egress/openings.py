@@ -3,8 +3,10 @@
 ``tls``: a ClientHello that names the judged host. ``http``: a first request to it. ``postgres``: the request for TLS, which
 goes on as the eight bytes that it always is, and then as ``tls``; or ``tls`` at once. ``tcp``: anything.
 
-What remains open: what is said inside of TLS (another Host than the name), every request on an ``http`` connection after the
-first, and a second ClientHello, which a server may ask for (RFC 8446, 4.1.4) and which may name another host.
+A server may ask for a second ClientHello; that one is held to the same name, and goes on alone, as the first does.
+
+What remains open: what is said inside of TLS (another Host than the name), and every request on an ``http`` connection after
+the first.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from collections.abc import Awaitable, Callable
 
 import h11
 
-from dayfly.egress.hello import Hello, NotTls
+from dayfly.egress.hello import ANSWER, Hello, NotTls, asks_again, record_size
 from dayfly.egress.verdict import Allowed, Denied
 from dayfly.hosts import BadHost, canonical
 
@@ -27,6 +29,7 @@ MOST = 16 * 1024
 
 SSL_REQUEST = bytes([0, 0, 0, 8, 4, 210, 22, 47])
 GSS_REQUEST = bytes([0, 0, 0, 8, 4, 210, 22, 48])
+CHANGE_OF_CIPHER = b"\x14\x03\x03\x00\x01\x01"
 _HANDSHAKE = b"\x16"
 
 _AUTHORITY = re.compile(r"(?P<host>[^:@/]{1,255})(?::(?P<port>[0-9]{1,5}))?")
@@ -39,15 +42,19 @@ class Refused(Exception):
 
 
 class Opening:
-    """The two ends of a tunnel before it is one. ``sandbox`` and ``upstream`` are non-blocking sockets."""
+    """The two ends of a tunnel before it is one. ``sandbox`` and ``upstream`` are non-blocking sockets; ``take`` is told of every
+    byte before it goes on, and may raise ``Refused``."""
 
-    def __init__(self, allowed: Allowed, sandbox: socket.socket, upstream: socket.socket) -> None:
+    def __init__(
+        self, allowed: Allowed, sandbox: socket.socket, upstream: socket.socket, take: Callable[[int], None]
+    ) -> None:
         self.allowed = allowed
-        self.head = b""  # read from the sandbox, and passed on by whoever goes on with this
-        self.asked = 0  # bytes that went upstream already
-        self.answered = 0  # and came back
+        self.head = b""  # read from the sandbox and not passed on: whoever goes on with this does that first
+        self.sent = 0
+        self.received = 0
         self._sandbox = sandbox
         self._upstream = upstream
+        self._take = take
 
     async def more(self) -> bytes:
         """What the sandbox says next, added to ``head``. Raises ``EOFError``, ``Refused``, ``OSError``."""
@@ -59,17 +66,22 @@ class Opening:
         self.head += data
         return data
 
-    async def ask(self, data: bytes) -> bytes:
-        """``data`` to the server; one byte of its answer, which the sandbox gets too. Raises ``EOFError``, ``OSError``."""
-        loop = asyncio.get_running_loop()
-        await loop.sock_sendall(self._upstream, data)
-        self.asked += len(data)
-        answer = await loop.sock_recv(self._upstream, 1)
-        if not answer:
+    async def send(self, count: int) -> None:
+        """So many bytes of ``head`` to the server. Raises ``Refused``, ``OSError``."""
+        data, self.head = self.head[:count], self.head[count:]
+        self._take(len(data))
+        await asyncio.get_running_loop().sock_sendall(self._upstream, data)
+        self.sent += len(data)
+
+    async def hear(self, most: int) -> bytes:
+        """What the server says next, which the sandbox hears too. Raises ``EOFError``, ``Refused``, ``OSError``."""
+        data = await asyncio.get_running_loop().sock_recv(self._upstream, most)
+        if not data:
             raise EOFError
-        self.answered += 1
-        await self.answer(answer)
-        return answer
+        self._take(len(data))
+        await self.answer(data)
+        self.received += len(data)
+        return data
 
     async def answer(self, data: bytes) -> None:
         await asyncio.get_running_loop().sock_sendall(self._sandbox, data)
@@ -105,14 +117,39 @@ async def _tcp(one: Opening) -> None:
 
 
 async def _tls(one: Opening) -> None:
+    await _hello(one)
+    answer = b""
+    while (again := asks_again(answer)) is None:
+        answer += await one.hear(ANSWER - len(answer))
+    if again:
+        for_client = record_size(answer) - len(answer)
+        while for_client > 0:
+            for_client -= len(await one.hear(for_client))
+        await _change_of_cipher(one)
+        await _hello(one)
+
+
+async def _hello(one: Opening) -> None:
+    """Exactly the ClientHello goes on: what is behind it might be the second one, before it is asked for."""
     hello = Hello()
     try:
         hello.feed(one.head or await one.more())
         while not hello.whole:
             hello.feed(await one.more())
     except NotTls:
-        raise one.refused("not_tls", "its first bytes are no TLS handshake") from None
+        raise one.refused("not_tls", "it does not begin with a TLS handshake (1.2 or newer)") from None
     _judge_hello(one, hello)
+    if not hello.size:
+        raise one.refused("not_tls", "its TLS handshake does not end where a record does")
+    await one.send(hello.size)
+
+
+async def _change_of_cipher(one: Opening) -> None:
+    """It means nothing, and is there so that middle boxes of old are content (RFC 8446, D.4)."""
+    while not one.head or (CHANGE_OF_CIPHER.startswith(one.head) and len(one.head) < len(CHANGE_OF_CIPHER)):
+        await one.more()
+    if one.head.startswith(CHANGE_OF_CIPHER):
+        await one.send(len(CHANGE_OF_CIPHER))
 
 
 def _judge_hello(one: Opening, hello: Hello) -> None:
@@ -146,8 +183,8 @@ def _next(parser: h11.Connection, data: bytes) -> h11.Request | None:
     event = parser.next_event()
     if event is h11.NEED_DATA:
         return None
-    if not isinstance(event, h11.Request):
-        raise h11.RemoteProtocolError("no request")
+    if not isinstance(event, h11.Request) or event.http_version not in (b"1.0", b"1.1"):
+        raise h11.RemoteProtocolError("no request of HTTP/1")
     return event
 
 
@@ -189,8 +226,8 @@ async def _postgres(one: Opening) -> None:
         request = await _eight(one)
     if request != SSL_REQUEST:
         raise one.refused("not_tls", "it does not begin with PostgreSQL's request for TLS")
-    one.head = b""
-    if await one.ask(request) != b"S":
+    await one.send(len(request))
+    if await one.hear(1) != b"S":
         raise one.refused("not_tls", "the server offers no TLS", "Ask for a rule with protocol tcp.")
     return await _tls(one)
 

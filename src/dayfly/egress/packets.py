@@ -145,6 +145,8 @@ class Packets:
                 raise EOFError
             if flags & socket.MSG_TRUNC:
                 raise BadPacket(f"a packet of more than {MAX_PACKET} bytes")
+            if flags & socket.MSG_CTRUNC and not self._room:
+                raise BadPacket("a descriptor where none is wanted")
             return parse(data, self._expected), gift
         except BaseException:
             if gift is not None:

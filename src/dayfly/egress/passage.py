@@ -134,7 +134,7 @@ class Passage:
     async def _carried(self, upstream: socket.socket) -> tuple[str, Denied | None]:
         """Until it is over: why, and what is said of that where a rule has ended it."""
         assert self._allowed is not None
-        self._opening = Opening(self._allowed, self._sandbox, upstream)
+        self._opening = Opening(self._allowed, self._sandbox, upstream, self._take)
         try:
             await self._unless_ended(self._begun(self._opening))
             self._begin_relay(self._opening, upstream)
@@ -156,18 +156,23 @@ class Passage:
             async with asyncio.timeout(OPENING_SECONDS):
                 await opening(one)
         except TimeoutError:
-            raise one.refused("not_tls", f"its first bytes did not come within {OPENING_SECONDS:.0f} s") from None
+            raise one.refused("not_tls", f"it was not clear within {OPENING_SECONDS:.0f} s what it is") from None
 
     def _begin_relay(self, one: Opening, upstream: socket.socket) -> None:
         assert self._allowed is not None
-        meter = self._guest.meter(self._allowed)
-        meter.move(one.asked + one.answered)
-        self._relay = Relay(self._sandbox, upstream, meter, self.end)
+        self._relay = Relay(self._sandbox, upstream, self._guest.meter(self._allowed), self.end)
         self._relay.start(one.head)
 
+    def _take(self, count: int) -> None:
+        assert self._allowed is not None
+        meter = self._guest.meter(self._allowed)
+        if meter.beyond(count):
+            raise Refused(byte_cap(self._allowed))
+        meter.move(count)
+
     async def _finish(self, why: str, denied: Denied | None) -> None:
-        sent = (self._opening.asked if self._opening else 0) + (self._relay.sent if self._relay else 0)
-        received = (self._opening.answered if self._opening else 0) + (self._relay.received if self._relay else 0)
+        sent = (self._opening.sent if self._opening else 0) + (self._relay.sent if self._relay else 0)
+        received = (self._opening.received if self._opening else 0) + (self._relay.received if self._relay else 0)
         if why != "done" and self._upstream is not None:
             with suppress(OSError):
                 self._upstream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
