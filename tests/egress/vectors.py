@@ -339,6 +339,22 @@ BELOW_THE_FLOOR = (
 )
 """Addresses that nobody is connected to."""
 
+METADATA = (
+    "169.254.169.254",
+    "169.254.170.2",
+    "169.254.170.23",
+    "100.100.100.200",
+    "168.63.129.16",
+    "192.0.0.192",
+    "fd00:ec2::254",
+    "fd00:ec2::23",
+    "fd00:ec2::253",
+    "fd00:c1::a9fe:a9fe",
+    "fd20:ce::254",
+    "fd00:42::42",
+)
+"""What clouds tell their machines, credentials among it: some of it lies in ranges that a rule can lift."""
+
 ABOVE_THE_FLOOR = (
     "1.1.1.1",
     "8.8.8.8",
