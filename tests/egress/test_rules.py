@@ -172,4 +172,4 @@ def test_a_rule_matches_labels_and_not_letters(asked: list[str], listed: list[st
     assert isinstance(rules.judge(name, 443), Allowed) is matches
     assert isinstance(rules.judge(f"x.{base}", 443), Allowed) is star
     assert isinstance(rules.judge(f"x{base}", 443), Denied)
-    assert isinstance(rules.judge(f"{base}.x", 443), Denied)
+    assert isinstance(rules.judge(f"{base}.evil", 443), Denied)
