@@ -48,7 +48,8 @@ ZONES = {
     "shared_hosts": Zone("", "what is known of hosts, for nouns", third_party="publicsuffixlist"),
     "network": Zone("errors limits hosts shared_hosts", "a noun", third_party="pydantic"),
     "policy": Zone("errors limits network", "a noun", third_party="pydantic"),
-    "spec": Zone("errors limits policy", "a noun"),
+    "denial": Zone("", "a noun"),
+    "spec": Zone("errors limits policy denial", "a noun"),
     "paths": Zone("errors", "where things are kept on this machine"),
     # the protocol, and what runs inside
     "wire": Zone("", "both sides share it: standard library, no I/O"),
@@ -95,9 +96,7 @@ ZONES = {
     ),
     "egress.__main__": Zone("hosts egress.confine egress.gateway", "python -m dayfly.egress"),
     # the manager's side of it
-    "egress.process": Zone(
-        "boundaries.forks boundaries.processes boundaries.stderr egress.packets", "starts it"
-    ),
+    "egress.process": Zone("boundaries.forks boundaries.processes boundaries.stderr egress.packets", "starts it"),
     "egress.tunnel": Zone("boundaries.forks boundaries.pipes egress.verdict", "a connection, as bytes"),
     "egress.client": Zone(
         "errors network boundaries.forks egress.packets egress.process egress.tunnel egress.verdict",
@@ -106,10 +105,13 @@ ZONES = {
     # lives
     "journal": Zone("spec errors names", "what happened; knows nobody who makes it happen", third_party="cryptography"),
     "sandbox": Zone(
-        f"{NOUNS} wire boundaries.base boundaries.snapshot", "one life over one cell, never over a concrete boundary"
+        f"{NOUNS} wire boundaries.base boundaries.snapshot egress.client egress.verdict",
+        "one life over one cell, never over a concrete boundary",
     ),
     "manager": Zone(
-        f"{NOUNS} sandbox boundaries images agent_bundle runtime paths", "many lives", third_party="cryptography"
+        f"{NOUNS} sandbox boundaries images agent_bundle runtime paths egress.client egress.verdict",
+        "many lives",
+        third_party="cryptography",
     ),
     "server": Zone(
         f"{NOUNS} paths journal manager",

@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from dayfly.denial import Denial
 from dayfly.limits import Limits, amount_text
 
 __all__ = [
@@ -161,24 +162,6 @@ class ExecutionError:
 
 
 @dataclass(frozen=True)
-class Denial:
-    """A destination that code inside asked for and did not get.
-
-    ``port`` is ``None`` for a name that was only to be resolved. ``code`` is one word (``not_listed``, ``private_address``, ...; see
-    docs/network.md), ``reason`` and ``remedy`` are a sentence each. ``claimed``: only the agent inside says so; the others were
-    seen by the gateway. ``count``: so many times. A literal address dies inside, where nobody sees it, and is not listed.
-    """
-
-    host: str
-    port: int | None
-    code: str
-    reason: str
-    remedy: str
-    claimed: bool = False
-    count: int = 1
-
-
-@dataclass(frozen=True)
 class Result:
     """One rich result: a MIME bundle. Untrusted data: never render html, svg or javascript outside a sandboxed frame.
 
@@ -279,10 +262,7 @@ class Execution:
         parts += [f"{name}={_shortened(value)}" for name in ("stdout", "stderr") if (value := getattr(self, name))]
         parts += [f"results={len(self.results)}"] if self.results else []
         parts += [f"error={_shortened(f'{self.error.name}: {self.error.value}')}"] if self.error else []
-        parts += [
-            f"{name}={value}" for name in ("exit_code", "signal", "limit") if (value := getattr(self, name)) is not None
-        ]
-        parts += [f"denied={len(self.denied)}"] if self.denied else []
+        parts += _facts(self)
         return f"<Execution {' '.join(parts)}>"
 
     @property
@@ -346,10 +326,7 @@ class ProcessResult:
             for name in ("stdout", "stderr")
             if (value := getattr(self, name))
         ]
-        parts += [
-            f"{name}={value}" for name in ("exit_code", "signal", "limit") if (value := getattr(self, name)) is not None
-        ]
-        parts += [f"denied={len(self.denied)}"] if self.denied else []
+        parts += _facts(self)
         return f"<ProcessResult {' '.join(parts)}>"
 
     @property
@@ -405,6 +382,12 @@ _SIGNALS = {
 }
 
 _Ended = Execution | ProcessResult
+
+
+def _facts(one: _Ended) -> list[str]:
+    names = ("exit_code", "signal", "limit")
+    found = [f"{name}={value}" for name in names if (value := getattr(one, name)) is not None]
+    return [*found, f"denied={len(one.denied)}"] if one.denied else found
 
 
 def _exit(one: _Ended, limit: str) -> str:

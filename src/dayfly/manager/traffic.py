@@ -32,7 +32,13 @@ class Traffic:
         self._add("egress.denied", facts, count=denial.count)
 
     def closed(self, closed: Closed) -> None:
-        facts = {"host": closed.host, "port": closed.port, "rule": closed.rule, "address": closed.address, "why": closed.why}
+        facts = {
+            "host": closed.host,
+            "port": closed.port,
+            "rule": closed.rule,
+            "address": closed.address,
+            "why": closed.why,
+        }
         self._add("egress.used", facts, count=1, sent=closed.sent, received=closed.received)
 
     def _add(self, kind: str, facts: dict[str, Any], **sums: int) -> None:
