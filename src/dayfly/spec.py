@@ -12,8 +12,8 @@ from dayfly.denial import Denial
 from dayfly.limits import Limits, amount_text
 
 __all__ = [
-    "EndReason",
     "Denial",
+    "EndReason",
     "Enforcement",
     "Execution",
     "ExecutionError",
