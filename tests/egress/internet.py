@@ -49,7 +49,8 @@ class Internet:
         process = f"/proc/{self._holder.pid}/ns"
         spaces = ["net", "mnt", *(["user"] if as_user else [])]
         flags = {"net": "--net", "mnt": "--mount", "user": "--user"}
-        self.within = ("nsenter", *(f"{flags[one]}={process}/{one}" for one in spaces))
+        keep = ["--preserve-credentials"] if as_user else []
+        self.within = ("nsenter", *keep, *(f"{flags[one]}={process}/{one}" for one in spaces))
 
     def bind(self, side: str, kind: str, address: str, port: int) -> socket.socket:
         """``side``: near (where the gateway is) or far. ``kind``: tcp (listening) or udp."""

@@ -193,6 +193,25 @@ async def test_one_sandbox_has_nothing_of_another_ones_rules(gateway: Gateway, c
     assert canary.visits == []
 
 
+@pytest.mark.parametrize("port", [-1, 0, 65536, 2**70, True, "443", 1.5])
+async def test_no_port_of_an_agents_choice_costs_the_gateway(gateway: Gateway, canary: Canary, port: int) -> None:
+    await gateway.admit("one", local(canary.port))
+    with pytest.raises(EgressDenied) as caught:
+        await gateway.connect("one", "localhost", port)
+    assert caught.value.denied.code == "port_not_listed"
+    assert not gateway.lost.is_set()
+
+
+@pytest.mark.parametrize("host", ["", "\ud800", "\U0001f600" * 1024, "\0" * 1024, "x" * 10**6, '"\\' * 512, None])
+async def test_no_host_of_an_agents_choice_costs_the_gateway(gateway: Gateway, canary: Canary, host: str) -> None:
+    await gateway.admit("one", local(canary.port))
+    with pytest.raises(EgressDenied) as caught:
+        await gateway.connect("one", host, canary.port)
+    assert caught.value.denied.code == "bad_name"
+    assert caught.value.denied.reason.isprintable()
+    (await gateway.connect("one", "localhost", canary.port)).close()
+
+
 # --- rules that change --------------------------------------------------------------------------------------------------
 
 

@@ -137,6 +137,8 @@ class Gateway:
             raise EgressDenied(_gone(host, port))
         if not isinstance(host, str) or len(host) > MAX_TEXT:
             raise EgressDenied(_no_name(port))
+        if type(port) is not int or not 0 < port < 65536:  # an agent's word, which must not cost the gateway
+            raise EgressDenied(_no_port(host))
         number, dialled, theirs = self._dial(sandbox, port)
         self._packets.post({"op": "connect", "id": number, "sandbox": sandbox, "host": host, "port": port}, theirs)
         try:
@@ -366,6 +368,10 @@ def _gone(host: str, port: int) -> Denied:
     shown = ascii(host)[1:-1][:100]
     reason = "The gateway that connects sandboxes has ended, so nothing can be connected to."
     return Denied(shown, port, "gateway_gone", reason, "Try again in a new sandbox, or later.")
+
+
+def _no_port(host: str) -> Denied:
+    return Denied(ascii(host[:80]), 0, "port_not_listed", "What was asked for is no port.", "Use a port from 1 to 65535.")
 
 
 def _no_name(port: int) -> Denied:

@@ -7,6 +7,7 @@ import os
 import pwd
 import resource
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 
 __all__ = ["confine"]
@@ -14,6 +15,7 @@ __all__ = ["confine"]
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_NO_NEW_PRIVS = 38
+_CAPABILITY_VERSION = 0x20080522
 _NOBODY = 65534
 
 
@@ -28,6 +30,7 @@ def confine() -> None:
     if os.geteuid() == 0:
         _become_nobody()
     libc = ctypes.CDLL(None, use_errno=True)
+    _drop_capabilities(libc)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # no other process of that user may look into this one
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # last: a change of the user takes it back
@@ -47,7 +50,17 @@ def _become_nobody() -> None:
         uid, gid = entry.pw_uid, entry.pw_gid
     except KeyError:
         uid = gid = _NOBODY
-    with suppress(OSError):  # in a user namespace in which nobody has no number
-        os.setgroups([])
-        os.setresgid(gid, gid, gid)
-        os.setresuid(uid, uid, uid)
+    steps: list[Callable[[], None]] = [
+        lambda: os.setgroups([]),
+        lambda: os.setresgid(gid, gid, gid),
+        lambda: os.setresuid(uid, uid, uid),
+    ]
+    for give_up in steps:
+        with suppress(OSError):  # in a user namespace in which nobody has no number
+            give_up()
+
+
+def _drop_capabilities(libc: ctypes.CDLL) -> None:
+    """What is left of them where the user stays root of a namespace."""
+    nothing = (ctypes.c_uint32 * 6)()
+    libc.capset((ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0), nothing)
