@@ -59,7 +59,7 @@ class Manager:
 
     ``agent_for`` gives the agent's zipapp for an image, as a host path. Without an ``admission`` there are no caps, without
     a directory for ``snapshots`` every spare is warmed by itself, without a ``shelf`` nothing can be paused or forked.
-    ``records`` remembers what is paused for the next process; ``now`` is the wall clock in seconds since 1970.
+    ``records`` remembers what is paused for the next process; ``outlet`` leads to the gateway, and is closed with it; ``now`` is the wall clock in seconds since 1970.
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class Manager:
         snapshots: Path | None = None,
         shelf: Shelf | None = None,
         records: Records | None = None,
+        outlet: Outlet | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._boundaries = boundaries
@@ -83,7 +84,7 @@ class Manager:
         self._lives: dict[RecordedLife, asyncio.Task[None]] = {}
         self._shares: dict[RecordedLife, Share] = {}
         self._spares: dict[str, Spares] = {}
-        self._outlet = Outlet()
+        self._outlet = outlet or Outlet()
         self._sweeping = asyncio.Lock()
         self._swept = False
         self._closed = False

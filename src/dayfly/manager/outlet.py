@@ -18,7 +18,7 @@ from dayfly.network import Rule
 __all__ = ["Outlet"]
 
 RESTART_SECONDS = 1.0
-"""Between two starts: one that dies of what it is asked to do is not to keep the machine busy."""
+"""Between two starts, for which whoever wants one waits: one that dies of what it is asked to do is not to keep the machine busy."""
 
 WITHDRAW_SECONDS = 2.0
 """For the last words about a sandbox's tunnels."""
@@ -32,9 +32,10 @@ class Outlet:
     def __init__(self, start: Callable[[], Awaitable[Gateway]] = Gateway.start) -> None:
         self._start = start
         self._gateway: Gateway | None = None
-        self._starting = asyncio.Lock()
-        self._started_at = -RESTART_SECONDS
+        self._starting: asyncio.Task[Gateway] | None = None  # nobody's own: who waits for it may go
+        self._started_at = float("-inf")
         self._known: dict[str, tuple[tuple[Rule, ...], Told]] = {}
+        self._closed = False
 
     def __repr__(self) -> str:
         state = "off" if self._gateway is None else "lost" if self._gateway.lost.is_set() else "up"
@@ -42,20 +43,31 @@ class Outlet:
 
     async def admit(self, sandbox: str, rules: tuple[Rule, ...], told: Told) -> None:
         """From now on the sandbox may reach what ``rules`` name, and nothing else. ``told`` hears of every connection that has
-        ended. Raises ``HostError``."""
-        gateway = await self._running()
-        await gateway.admit(sandbox, rules)
+        ended. Raises ``HostError``: no gateway allows it anything else then either, and it is still to be withdrawn."""
         self._known[sandbox] = (rules, told)
+        gateway = await self._running()
+        try:
+            await gateway.admit(sandbox, rules)
+        except HostError:
+            if not gateway.lost.is_set():
+                raise
+            gateway = await self._running()  # the next one knows it already
+        if sandbox not in self._known:  # withdrawn meanwhile
+            await gateway.withdraw(sandbox)
 
     async def withdraw(self, sandbox: str) -> None:
         """Its connections end, and are told of before this returns."""
-        if sandbox not in self._known:
+        known, gateway = self._known.get(sandbox), self._gateway
+        if known is None:
             return
-        with suppress(HostError, TimeoutError, EgressDenied):
-            if self._gateway is not None and not self._gateway.lost.is_set():
-                async with asyncio.timeout(WITHDRAW_SECONDS):
-                    await self._gateway.withdraw(sandbox)
-        self._known.pop(sandbox, None)
+        try:
+            if gateway is not None:
+                with suppress(HostError, TimeoutError):
+                    async with asyncio.timeout(WITHDRAW_SECONDS):
+                        await gateway.withdraw(sandbox)
+        finally:
+            if self._known.get(sandbox) is known:
+                del self._known[sandbox]
 
     async def connect(self, sandbox: str, host: str, port: int) -> Tunnel:
         """Raises ``EgressDenied`` and ``EgressUnreachable``."""
@@ -66,33 +78,65 @@ class Outlet:
         return await gateway.connect(sandbox, host, port)
 
     async def close(self) -> None:
-        """Idempotent."""
-        async with self._starting:
-            gateway, self._gateway = self._gateway, None
-        if gateway is not None:
-            await gateway.close()
+        """There is no gateway when this returns, and never one again. Idempotent."""
+        self._closed = True
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.wait({self._starting})
+        if self._gateway is not None:
+            await self._gateway.close()
 
     async def _running(self) -> Gateway:
         """Raises ``HostError`` where none can be started now."""
-        async with self._starting:
-            if self._gateway is None or self._gateway.lost.is_set():
-                self._gateway = await self._anew()
+        if self._closed:
+            raise HostError("there is no way out any more: its manager is closed", remedy="make another manager")
+        if self._gateway is not None and not self._gateway.lost.is_set():
             return self._gateway
+        if self._starting is None:
+            self._starting = asyncio.ensure_future(self._anew())
+            self._starting.add_done_callback(self._has_started)
+        try:
+            return await asyncio.shield(self._starting)
+        except asyncio.CancelledError:
+            if self._closed:
+                raise HostError("there is no way out any more: its manager is closed") from None
+            raise
+
+    def _has_started(self, starting: asyncio.Task[Gateway]) -> None:
+        self._starting = None
+        if not starting.cancelled():
+            starting.exception()  # seen: nobody may be waiting
 
     async def _anew(self) -> Gateway:
-        now = asyncio.get_running_loop().time()
-        if now - self._started_at < RESTART_SECONDS:
-            raise HostError("the gateway ended a moment ago", remedy="try again in a second")
-        self._started_at = now
+        loop = asyncio.get_running_loop()
+        if (wait := self._started_at + RESTART_SECONDS - loop.time()) > 0:
+            await asyncio.sleep(wait)
+        self._started_at = loop.time()
         if self._gateway is not None:
             await self._gateway.close()
         gateway = await self._start()
-        gateway.on_closed = self._closed
-        for sandbox, (rules, _) in self._known.items():
-            await gateway.admit(sandbox, rules)
+        try:
+            gateway.on_closed = self._ended
+            await self._introduce(gateway)
+        except BaseException:
+            await asyncio.shield(asyncio.ensure_future(gateway.close()))
+            raise
+        self._gateway = gateway
         return gateway
 
-    def _closed(self, sandbox: str, closed: Closed) -> None:
+    async def _introduce(self, gateway: Gateway) -> None:
+        """It knows all that live, and nobody else; they come and go meanwhile."""
+        told: set[str] = set()
+        while more := self._known.keys() ^ told:
+            sandbox = more.pop()
+            if sandbox in self._known:
+                await gateway.admit(sandbox, self._known[sandbox][0])
+                told.add(sandbox)
+            else:
+                await gateway.withdraw(sandbox)
+                told.discard(sandbox)
+
+    def _ended(self, sandbox: str, closed: Closed) -> None:
         known = self._known.get(sandbox)
         if known is not None:
             known[1](closed)

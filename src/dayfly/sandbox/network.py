@@ -7,17 +7,19 @@ agent says of names that it refused by itself is a claim.
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from dayfly.egress.client import Closed, EgressDenied, EgressUnreachable, Tunnel
 from dayfly.egress.verdict import Denied
 from dayfly.network import Rule
+from dayfly.policy import Policy
 from dayfly.sandbox.accepted import Accepted
 from dayfly.sandbox.denials import Denials
 from dayfly.sandbox.inside import FAILURES, Inside
 from dayfly.sandbox.link import Link, LinkLost
-from dayfly.spec import Denial
+from dayfly.spec import Denial, EndReason
 from dayfly.wire import operations as ops
 from dayfly.wire.errors import RemoteProtocolError
 from dayfly.wire.messages import Data, Eof
@@ -60,7 +62,13 @@ class Network:
         self._way = way
         self._denials = denials
         self._tasks: set[asyncio.Task[None]] = set()
+        self._admitted = asyncio.Event()
         link.accepts = {ops.TUNNEL.name: self._tunnel, ops.NAMES_REFUSED.name: self._refused}
+
+    async def admit(self, rules: tuple[Rule, ...], told: Callable[[Closed], None]) -> None:
+        """What can be reached from now on. Code that goes on from a snapshot may ask before this; it waits. Raises ``HostError``."""
+        await self._way.admit(self._sandbox, rules, told)
+        self._admitted.set()
 
     async def end(self) -> None:
         """The sandbox is gone: so are its connections, and whoever wants to know has heard of them."""
@@ -93,6 +101,7 @@ class Network:
             asked.fail(ops.CANCELLED, "the connection is closed")  # if nothing else was said
 
     async def _connected(self, asked: Accepted, host: str, port: int) -> None:
+        await self._admitted.wait()
         tunnel = await self._way.connect(self._sandbox, host, port)
         try:
             asked.send_event("connected", {})
@@ -123,14 +132,24 @@ class NetworkCalls:
     """Mixed into ``Life``."""
 
     _inside: Inside
+    _policy: Policy
     _network: Network | None = None
+
+    @property
+    @abstractmethod
+    def end_reason(self) -> EndReason | None: ...
 
     async def set_network(self, rules: tuple[Rule, ...], way: WayOut) -> None:
         """What can be reached from now on, instead of what could be before. Raises ``HostError``, ``SandboxEnded``."""
-        inside, sandbox = self._inside, str(self.id)  # type: ignore[attr-defined]
-        await way.admit(sandbox, rules, self.used)
+        inside = self._inside
         if self._network is None:
-            self._network = Network(inside.link, sandbox, way, inside.denials)
+            self._network = Network(inside.link, str(self.id), way, inside.denials)  # type: ignore[attr-defined]
+        try:
+            await self._network.admit(rules, self.used)
+            self._policy = self._policy.model_copy(update={"network": rules or "none"})
+        finally:
+            if self.end_reason is not None:  # it ended meanwhile, and perhaps without its network
+                await self._network.end()
         with inside.call():
             try:
                 await (await inside.link.open(ops.NETWORK, {"names": names_of(rules)})).answer()
