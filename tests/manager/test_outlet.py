@@ -1,0 +1,243 @@
+"""One gateway for all sandboxes: started when it is needed, anew when it is gone, with all rules that count then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dayfly.egress.client import Closed, EgressDenied, Gateway
+from dayfly.egress.verdict import Denied
+from dayfly.errors import HostError
+from dayfly.manager.outlet import RESTART_SECONDS, WITHDRAW_SECONDS, Outlet
+from dayfly.network import Rule
+
+RULES = (Rule(host="files.example.com"),)
+OTHERS = (Rule(host="api.example.com"),)
+ENDED = Closed("files.example.com", 443, 0, "93.184.216.34", 10, 20, 1.0, "done")
+
+
+def nobody(closed: Closed) -> None:
+    raise AssertionError("nobody is to be told")
+
+
+class FakeGateway:
+    """Writes down what it is asked. ``hold``: answers come when it is set."""
+
+    def __init__(self, street: Street) -> None:
+        self.street = street
+        self.lost = asyncio.Event()
+        self.on_closed: Callable[[str, Closed], None] = lambda sandbox, closed: None
+        self.rules: dict[str, tuple[Rule, ...]] = {}
+        self.closed = False
+        self.hold = asyncio.Event()
+        self.hold.set()
+
+    async def _answer(self) -> None:
+        await self.hold.wait()
+        if self.lost.is_set():
+            raise HostError("the gateway is gone")
+
+    async def admit(self, sandbox: str, rules: tuple[Rule, ...]) -> None:
+        await self._answer()
+        self.rules[sandbox] = rules
+
+    async def withdraw(self, sandbox: str) -> None:
+        await self.hold.wait()
+        if self.rules.pop(sandbox, None) and not self.lost.is_set():
+            self.on_closed(sandbox, ENDED)
+
+    async def connect(self, sandbox: str, host: str, port: int) -> Any:
+        if self.lost.is_set():
+            raise EgressDenied(Denied(host, port, "gateway_gone", "it is gone", ""))
+        return (self, sandbox, host, port)
+
+    async def close(self) -> None:
+        self.lost.set()
+        self.closed = True
+
+    def die(self) -> None:
+        self.lost.set()
+        self.hold.set()
+
+
+class Street:
+    """Gateways as they are started, and an outlet to them. ``ready``: a start is over when it is set."""
+
+    def __init__(self) -> None:
+        self.all: list[FakeGateway] = []
+        self.starts: list[float] = []
+        self.ready = asyncio.Event()
+        self.ready.set()
+        self.failure: HostError | None = None
+        self.held = False
+        self.outlet = Outlet(self.start)
+
+    async def start(self) -> Gateway:
+        self.starts.append(asyncio.get_running_loop().time())
+        await self.ready.wait()
+        if self.failure is not None:
+            raise self.failure
+        self.all.append(FakeGateway(self))
+        if self.held:
+            self.all[-1].hold.clear()
+        return self.all[-1]  # type: ignore[return-value]
+
+
+@pytest.fixture
+async def street() -> Street:
+    return Street()
+
+
+async def test_there_is_none_until_one_is_needed_and_one_for_all(street: Street) -> None:
+    await street.outlet.withdraw("nobody")
+    assert street.starts == []
+    assert "off" in repr(street.outlet)
+    await asyncio.gather(*(street.outlet.admit(f"{number}", RULES, nobody) for number in range(5)))
+    assert len(street.starts) == 1
+    assert set(street.all[0].rules) == set("01234")
+    assert "up: 5" in repr(street.outlet)
+    assert await street.outlet.connect("1", "a", 443) == (street.all[0], "1", "a", 443)
+
+
+async def test_a_lost_one_is_followed_by_one_that_knows_all_that_live(street: Street) -> None:
+    for name in ("one", "two", "three"):
+        await street.outlet.admit(name, RULES, lambda closed: None)
+    await street.outlet.admit("two", OTHERS, nobody)
+    await street.outlet.withdraw("three")
+    street.all[0].die()
+    assert "lost" in repr(street.outlet)
+    found: Any = await street.outlet.connect("one", "files.example.com", 443)
+    assert found[0] is street.all[1]
+    assert street.all[1].rules == {"one": RULES, "two": OTHERS}
+    assert street.all[0].closed
+    assert street.starts[1] - street.starts[0] == pytest.approx(RESTART_SECONDS), "no faster than that, and not refused"
+
+
+async def test_one_that_has_lived_is_followed_at_once(street: Street) -> None:
+    await street.outlet.admit("one", RULES, nobody)
+    await asyncio.sleep(60)
+    street.all[0].die()
+    now = asyncio.get_running_loop().time()
+    await street.outlet.connect("one", "files.example.com", 443)
+    assert street.starts[1] == now
+
+
+async def test_whoever_waits_for_a_start_may_go_and_the_others_get_it(street: Street) -> None:
+    street.ready.clear()
+    impatient = asyncio.ensure_future(street.outlet.connect("one", "a", 443))
+    patient = asyncio.ensure_future(street.outlet.connect("two", "a", 443))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    impatient.cancel()
+    await asyncio.wait({impatient})
+    street.ready.set()
+    found: Any = await patient
+    assert found[0] is street.all[0]
+    assert impatient.cancelled()
+    assert len(street.starts) == 1
+
+
+async def test_where_none_can_be_started_everybody_is_told_and_it_is_tried_again(street: Street) -> None:
+    street.failure = HostError("no descriptors")
+    with pytest.raises(HostError, match="no descriptors"):
+        await street.outlet.admit("one", RULES, nobody)
+    with pytest.raises(EgressDenied) as caught:
+        await street.outlet.connect("one", "evil\n" * 100, 443)
+    denied = caught.value.denied
+    assert (denied.code, denied.port) == ("gateway_gone", 443)
+    assert denied.host.isprintable()
+    street.failure = None
+    await street.outlet.connect("one", "files.example.com", 443)
+    assert len(street.starts) == 3
+    assert street.starts[2] - street.starts[0] == pytest.approx(2 * RESTART_SECONDS)
+
+
+async def test_a_change_that_a_dying_gateway_did_not_take_counts_in_the_next(street: Street) -> None:
+    """A rule that was taken away must not come back with a new process."""
+    await street.outlet.admit("one", RULES, nobody)
+    street.all[0].hold.clear()
+    changing = asyncio.ensure_future(street.outlet.admit("one", OTHERS, nobody))
+    await asyncio.sleep(0)
+    street.all[0].die()
+    await changing
+    assert street.all[1].rules == {"one": OTHERS}
+
+
+async def test_who_leaves_while_one_is_started_is_not_known_to_it(street: Street) -> None:
+    for name in ("one", "two"):
+        await street.outlet.admit(name, RULES, nobody)
+    street.all[0].die()
+    street.held = True
+    connecting = asyncio.ensure_future(street.outlet.connect("one", "a", 443))
+    while len(street.all) < 2:
+        await asyncio.sleep(0.1)
+    await asyncio.gather(street.outlet.withdraw("one"), street.outlet.withdraw("two"))
+    joining = asyncio.ensure_future(street.outlet.admit("three", OTHERS, nobody))
+    await asyncio.sleep(0)
+    street.all[1].hold.set()
+    await asyncio.gather(connecting, joining)
+    assert street.all[1].rules == {"three": OTHERS}
+    assert "1 sandboxes" in repr(street.outlet)
+
+
+async def test_who_leaves_while_it_is_admitted_is_not_known_afterwards(street: Street) -> None:
+    await street.outlet.admit("other", RULES, nobody)
+    street.all[0].hold.clear()
+    joining = asyncio.ensure_future(street.outlet.admit("one", RULES, lambda closed: None))
+    await asyncio.sleep(0)
+    leaving = asyncio.ensure_future(street.outlet.withdraw("one"))
+    await asyncio.sleep(WITHDRAW_SECONDS + 1)
+    assert leaving.done(), "a gateway that does not answer keeps nobody"
+    street.all[0].hold.set()
+    await joining
+    assert street.all[0].rules == {"other": RULES}
+
+
+async def test_ends_are_told_to_whose_they_are_before_a_withdrawal_is_over(street: Street) -> None:
+    told: list[tuple[str, Closed]] = []
+    for name in ("one", "two"):
+        await street.outlet.admit(name, RULES, lambda closed, name=name: told.append((name, closed)))  # type: ignore[misc]
+    await street.outlet.withdraw("one")
+    assert told == [("one", ENDED)]
+    street.all[0].on_closed("one", ENDED)  # it is nobody's any more
+    street.all[0].on_closed("two", ENDED)
+    assert told == [("one", ENDED), ("two", ENDED)]
+
+
+async def test_a_gateway_that_fails_at_once_is_not_left_behind(street: Street) -> None:
+    await street.outlet.admit("one", RULES, nobody)
+    street.all[0].die()
+    street.held = True
+    connecting = asyncio.ensure_future(street.outlet.connect("one", "a", 443))
+    while len(street.all) < 2:
+        await asyncio.sleep(0.1)
+    street.all[1].die()
+    with pytest.raises(EgressDenied):
+        await connecting
+    assert street.all[1].closed
+    street.held = False
+    found: Any = await street.outlet.connect("one", "a", 443)
+    assert found[0] is street.all[2]
+
+
+@pytest.mark.parametrize("when", ["before", "starting", "up"])
+async def test_after_its_end_there_is_no_gateway_and_never_one_again(street: Street, when: str) -> None:
+    waiting: list[asyncio.Future[None]] = []
+    if when != "before":
+        if when == "starting":
+            street.ready.clear()
+        waiting.append(asyncio.ensure_future(street.outlet.admit("one", RULES, nobody)))
+        await asyncio.sleep(0.1)
+    await street.outlet.close()
+    await street.outlet.close()
+    for one in await asyncio.gather(*waiting, return_exceptions=True):
+        assert one is None if when == "up" else isinstance(one, HostError)
+    assert all(one.closed for one in street.all)
+    with pytest.raises(HostError):
+        await street.outlet.admit("late", RULES, nobody)
+    with pytest.raises(EgressDenied):
+        await street.outlet.connect("late", "a", 443)
+    assert len(street.starts) == (when != "before")
