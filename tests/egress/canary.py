@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -57,10 +58,10 @@ class Canary:
         self._server: asyncio.Server | None = None
         self._came = asyncio.Condition()
 
-    async def listen(self, on: socket.socket | None = None) -> Canary:
+    async def listen(self, on: socket.socket | None = None, tls: ssl.SSLContext | None = None) -> Canary:
         """On a listening socket of somebody's, or on a port of 127.0.0.1."""
         on = on or socket.create_server(("127.0.0.1", 0))
-        self._server = await asyncio.start_server(self._visited, sock=on)
+        self._server = await asyncio.start_server(self._visited, sock=on, ssl=tls)
         self.port = on.getsockname()[1]
         return self
 
