@@ -74,7 +74,7 @@ ZONES = {
     "obtain": Zone("errors limits paths runtime images", "gets a runsc"),
     "doctor": Zone(f"{NOUNS} paths runtime images boundaries.base", "asks boundaries, does not know them"),
     # the gateway: a process of its own, which knows no sandbox
-    "egress": Zone("", "only a package"),
+    "egress": Zone("", "only a package: each of its parts has a line of its own"),
     "egress.verdict": Zone("", "a noun"),
     "egress.rules": Zone("policy network hosts errors egress.verdict", "pure: what rules say of a connection"),
     "egress.addresses": Zone("", "pure: what is dialled for nobody"),

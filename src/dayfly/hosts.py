@@ -19,6 +19,7 @@ LONGEST_LABEL = 63
 _LONGEST_INPUT = 2 * LONGEST_NAME  # what is longer before the mapping is nobody's name, and costs time to look at
 
 _SPACE_OR_CONTROL = re.compile(r"[\x00-\x20\x7f]")
+_IPV6 = re.compile(r"\[|[0-9A-Fa-f.]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*(?:%|\Z)")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
 _NUMBER = re.compile(
     r"[0-9]+|0x[0-9a-f]*"
@@ -62,7 +63,7 @@ def _refuse_marks(host: str) -> None:
         raise BadHost("has a user before the name")
     if any(mark in host for mark in "/\\?#"):
         raise BadHost("is a URL or a part of one")
-    if host.startswith("[") or host.count(":") > 1:
+    if _IPV6.match(host):
         raise IsAddress("is an IPv6 address")
     if ":" in host:
         raise BadHost("has a port behind the name")
@@ -96,10 +97,8 @@ def _a_label(label: str) -> str:
 
     try:
         coded = idna.alabel(idna.ulabel(label)).decode("ascii")
-    except ValueError:
+    except ValueError:  # also of one that is too long as an A-label
         raise BadHost("has a label that IDNA 2008 does not allow") from None
     if label.isascii() and coded != label:  # another punycode of the same text: two names that look alike
         raise BadHost("has a label that IDNA 2008 does not allow")
-    if len(coded) > LONGEST_LABEL:
-        raise BadHost(f"has a label longer than {LONGEST_LABEL} characters")
     return coded

@@ -215,8 +215,7 @@ def _refuse(rules: tuple[Rule, ...]) -> None:
 def _refuse_everybody(index: int, rule: Rule) -> None:
     base = rule.host.removeprefix("*.")
     if base != rule.host:
-        # a list's line may itself have a star ("*.compute.example"): then what is below it is everybody's, too
-        if everybody_may_register(base) or everybody_may_register(f"a.{base}"):
+        if everybody_may_register(base):
             raise Unfit(
                 f"rule {index}: anybody may have a name below {base!r}", "name the hosts that are meant, one by one"
             )

@@ -92,9 +92,9 @@ def shared_by_many(name: str) -> tuple[str, str] | None:
         suffix = ".".join(parts[first:])
         if suffix in _KINDS:
             return _KINDS[suffix], suffix
-    suffix = _suffixes().publicsuffix(name)
-    if suffix is not None and everybody_may_register(suffix) == "company":
-        return "a place where anybody may have a name", suffix
+    public = _suffixes().publicsuffix(name)
+    if public is not None and everybody_may_register(public) == "company":
+        return "a place where anybody may have a name", public
     return None
 
 

@@ -204,6 +204,32 @@ def test_a_spare_fits_what_differs_only_in_what_the_host_keeps(wanted: Policy, s
     assert fits(Policy(), wanted) is same
 
 
+RULES = Policy(network=[{"host": "api.example.com"}])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("of_the_template", [Policy(), RULES])
+async def test_a_spare_waits_without_a_network_and_any_claim_brings_its_own(of_the_template: Policy) -> None:
+    opened: list[Policy] = []
+    opener = Opener()
+
+    async def watched(policy: Policy) -> RecordedLife:
+        opened.append(policy)
+        return await opener(policy)
+
+    spares = Spares(Template("t", of_the_template, 2), watched)
+    try:
+        await spares.full()
+        assert [policy.network for policy in opened] == ["none", "none"]
+        for wanted in (RULES, Policy()):
+            assert spares.fits(wanted)
+            life = await spares.claim(wanted, {})
+            assert life is not None
+            assert life.policy == wanted
+            await life.close()
+    finally:
+        await spares.close()
+
+
 @pytest.mark.parametrize(
     "bad", [{"name": ""}, {"name": "x" * 65}, {"spares": -1}, {"spares": 1001}, {"spare_seconds": 0}]
 )

@@ -111,6 +111,14 @@ def test_a_policy_over_http_cannot_look_at_the_servers_files(client: httpx.Clien
     assert len(set(told)) == 1, "whether it exists must not show"
 
 
+def test_a_policy_over_http_cannot_name_the_servers_private_networks(client: httpx.Client) -> None:
+    for private in ("127.0.0.0/8", "10.0.0.0/8", "fd00::/8"):
+        rules = [{"host": "api.example.com"}, {"host": "db.example.com", "private": private}]
+        answer = client.post("/v1/sandboxes", json={"policy": {**TINY, "network": rules}})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "policy_error")
+        assert "over HTTP no rule may name one" in answer.json()["error"]["message"]
+
+
 @pytest.mark.parametrize(
     ("limits", "named"), [({"output": "4GiB"}, "output"), ({"disk": "100GiB"}, "disk"), ({"cpus": 1000}, "cpus")]
 )

@@ -8,7 +8,7 @@ spelling (IPv4-mapped).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 
 __all__ = ["refusal"]
@@ -95,7 +95,8 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 """The well-known prefix of translators (RFC 6052): the last 32 bits are the IPv4 address."""
 
 _NAT64_LOCAL = IPv6Network("64:ff9b:1::/48")
-"""For translators inside a site (RFC 8215), with a prefix of any length from 48: every reading that the address allows counts."""
+"""For translators inside a site (RFC 8215), with a prefix of any length from 48. Unless ``nat64`` tells it, every reading that
+the address allows has to be a good one; in practice that leaves prefixes of 96 bits."""
 
 _NAT64_LENGTHS = (48, 56, 64, 96)
 
@@ -105,23 +106,23 @@ def refusal(
 ) -> str | None:
     """Why ``address`` is not dialled, as a noun phrase ("a private address (RFC 1918)"), or ``None``: it may be.
 
-    ``private`` is the rule's: private addresses that are allowed. ``own``: the addresses of this machine's interfaces, which are refused
-    but for loopback that ``private`` lifts. ``nat64``: prefixes of translators around here, beside the well-known ones.
+    ``private`` is the rule's: addresses that are allowed although they are private. It lifts RFC 1918, shared, unique local and
+    loopback addresses, and nothing else of the floor. ``own``: the addresses of this machine's interfaces, refused but for
+    loopback that ``private`` lifts. ``nat64``: prefixes of translators around here (RFC 6052: of 32, 40, 48, 56, 64 or 96 bits),
+    beside the well-known one, as the host's operator says: behind them the IPv4 address counts, so a prefix that somebody else
+    could tell would open what lies below the floor. Raises nothing.
     """
-    if isinstance(address, IPv6Address):
-        if address.scope_id is not None:
-            return "an address with a zone, of one link only (RFC 4007)"
-        embedded = list(_embedded(address, nat64))
-        if embedded:
-            return next(filter(None, (refusal(one, private=private, own=own) for one in embedded)), None)
+    if isinstance(address, IPv6Address) and address.scope_id is not None:
+        return "an address with a zone, of one link only (RFC 4007)"
     for network, what in _METADATA:
         if address in network:
             return what
-    if _lifted(address, private):
-        return None if address.is_loopback or address not in own else _OWN
-    if address in own:
+    if address in own and not address.is_loopback:
         return _OWN
-    return _below_the_floor(address)
+    embedded = _embedded(address, nat64)
+    if embedded:
+        return next(filter(None, (refusal(one, private=private, own=own) for one in embedded)), None)
+    return None if _lifted(address, private) else _below_the_floor(address)
 
 
 _OWN = "an address of the machine that the gateway runs on"
@@ -142,13 +143,17 @@ def _below_the_floor(address: Address) -> str | None:
     return None
 
 
-def _embedded(address: IPv6Address, nat64: Collection[IPv6Network]) -> Iterator[IPv4Address]:
-    """The IPv4 addresses that a translator would make of it, if it is a translator's."""
-    for prefix in (_NAT64, *nat64):
+def _embedded(address: Address, nat64: Collection[IPv6Network]) -> list[IPv4Address]:
+    """The IPv4 addresses that a translator would make of it, if it is a translator's: more than one where its prefix may
+    be of more than one length."""
+    if isinstance(address, IPv4Address):
+        return []
+    for prefix in (*nat64, _NAT64):
         if address in prefix:
-            yield _read(address, prefix.prefixlen)
+            return [_read(address, prefix.prefixlen)]
     if address in _NAT64_LOCAL:
-        yield from (_read(address, length) for length in _NAT64_LENGTHS if _well_formed(address, length))
+        return [_read(address, length) for length in _NAT64_LENGTHS if _well_formed(address, length)]
+    return []
 
 
 def _read(address: IPv6Address, length: int) -> IPv4Address:

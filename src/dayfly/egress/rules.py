@@ -27,7 +27,11 @@ class Rules:
         return f"<Rules: {len(self._rules)}>"
 
     def judge(self, host: str, port: int) -> Allowed | Denied:
-        """Whether a rule allows it, and which: one that names the host exactly before one with a star. Never raises."""
+        """Whether a rule allows it, and which: one that names the host exactly before one with a star.
+
+        Never raises, whatever it is given. What is no port is 0 in the answer.
+        """
+        port = port if type(port) is int and 0 < port < 65536 else 0
         try:
             name = canonical(host)
         except BadHost as error:
@@ -44,7 +48,7 @@ class Rules:
         )
 
     def _malformed(self, host: object, port: int, error: BadHost) -> Denied:
-        shown = ascii(host if len(str(host)) <= _SHOWN else str(host)[:_SHOWN])
+        shown = _quoted(host)
         if isinstance(error, IsAddress):
             return Denied(
                 shown, port, "literal_address", f"{shown} {error}, and only names may be connected to.", self._listed()
@@ -53,7 +57,7 @@ class Rules:
 
     def _other_ports(self, name: str, port: int, ports: list[int]) -> Denied:
         allowed = _told([str(one) for one in ports])
-        reason = f"The network policy allows {name} on port {allowed}, not on {port}."
+        reason = f"The network policy allows {name} on port {allowed}, not on {port or 'what is no port'}."
         return Denied(
             name, port, "port_not_listed", reason, f"Connect to port {allowed}, or ask for a rule with this port."
         )
@@ -62,6 +66,13 @@ class Rules:
         if not self._rules:
             return "This sandbox has no network; ask for a policy that lists the host."
         return f"Use what is listed ({_told(list(self._by_host))}), or ask for a rule for this host."
+
+
+def _quoted(host: object) -> str:
+    if not isinstance(host, str):
+        return "that"
+    text = ascii(host[:_SHOWN])
+    return text if len(host) <= _SHOWN and len(text) <= _SHOWN + 2 else f"{text[:_SHOWN]}...'"
 
 
 def _told(names: list[str]) -> str:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from dayfly.client.remote.failures import BadAnswer
 from dayfly.errors import PolicyError
-from dayfly.policy import Policy
+from dayfly.policy import AS_KEPT, Policy
 from dayfly.spec import (
     EndReason,
     Enforcement,
@@ -195,7 +195,7 @@ def is_id(text: str) -> bool:
 
 def _policy(told: dict[str, Any]) -> Policy:
     try:
-        return Policy.model_validate(told)
+        return Policy.model_validate(told, context=AS_KEPT)
     except PolicyError as error:
         raise BadAnswer(
             f"the sandbox's policy: {error.message}", remedy="is the server's dayfly a newer one?"
