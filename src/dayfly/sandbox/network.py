@@ -99,7 +99,7 @@ class Network:
             await _both_ways(asked, tunnel)
         except OSError as error:
             if tunnel.denied is None:
-                raise EgressUnreachable(error.strerror or "the connection broke") from error
+                raise EgressUnreachable(f"the connection broke: {error.strerror or error}"[:200]) from error
         finally:
             tunnel.close()
         if tunnel.denied is not None:
