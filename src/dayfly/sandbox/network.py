@@ -180,7 +180,7 @@ def names_of(rules: tuple[Rule, ...]) -> list[dict[str, Any]]:
 
 def sentence(denied: Denied) -> str:
     """What the code inside reads."""
-    return f"{denied.reason}; {denied.remedy}" if denied.remedy else denied.reason
+    return f"{denied.reason} {denied.remedy}".strip()
 
 
 def _claimed(row: object) -> Denial:
