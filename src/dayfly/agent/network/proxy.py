@@ -20,7 +20,7 @@ class Connect(Manners):
 
     greeting = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
-    def refused(self, connection: socket, code: str, text: str) -> bytes:
+    def refused(self, connection: socket, code: str, text: str, said: bytes) -> bytes:
         return answers.refusal(code, text)
 
 

@@ -37,7 +37,7 @@ class Tunnelled(Manners):
 
     greeting = reply(SUCCEEDED)
 
-    def refused(self, connection: socket, code: str, text: str) -> bytes:
+    def refused(self, connection: socket, code: str, text: str, said: bytes) -> bytes:
         return reply(NOT_ALLOWED if code == DENIED else UNREACHABLE)
 
 
