@@ -88,8 +88,11 @@ ZONES = {
     "egress.hello": Zone("", "a part: OpenSSL reads"),
     "egress.openings": Zone("hosts egress.hello egress.verdict", "a part", third_party="h11"),
     "egress.meter": Zone("", "a part"),
+    "egress.labels": Zone("", "a part"),
     "egress.relay": Zone("egress.meter", "a part"),
-    "egress.guests": Zone("network egress.meter egress.resolving egress.rules egress.verdict", "one sandbox, as rules"),
+    "egress.guests": Zone(
+        "network egress.labels egress.meter egress.resolving egress.rules egress.verdict", "one sandbox, as rules"
+    ),
     "egress.passage": Zone(f"egress.addresses egress.verdict {GATEWAY_PARTS}", "one connection"),
     "egress.gateway": Zone(
         f"errors network egress.packets egress.passage {GATEWAY_PARTS}", "hears the manager", third_party="pydantic"

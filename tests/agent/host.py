@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dayfly.boundaries.base import Cell
-from dayfly.wire.connection import PROTOCOL, Connection
+from dayfly.wire.connection import LIVE, PROTOCOL, Connection
 from dayfly.wire.messages import (
     HOST,
     Cancel,
@@ -279,6 +279,8 @@ class Host:
     async def resume(self) -> None:
         self.connection.resume()
         await self.flush()
+        self.quiesced = False
+        await self.until(lambda: self.connection.state == LIVE)
 
     async def until(self, condition: Callable[[], bool], patience: float = PATIENCE) -> None:
         """Serve the stream until ``condition()``; raises ``TimeoutError``."""

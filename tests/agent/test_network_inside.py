@@ -498,7 +498,6 @@ print(everything(peer).decode())
     await connected.ask("usage")
     await connected.quiesce()
     assert connected.taken == []
-    connected.quiesced = False
     await connected.resume()
     await call.result()
     assert call.stdout == b"ready\na.example:443 \n"

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from types import SimpleNamespace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,6 +60,30 @@ def test_timers_fire_in_order_and_a_cancelled_one_never(loop: Loop) -> None:
     loop.call_at(now - 1.5, lambda: found.append("never")).cancel()
     turn(loop, lambda: len(found) == 2)
     assert found == ["first", "second"]
+
+
+def test_the_clock_is_asked_once_in_a_round_that_sets_a_timer(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a system call inside a young gVisor. A later round asks anew: a timer that is due is not missed."""
+    now, asked = [100.0], [0]
+
+    def monotonic() -> float:
+        asked[0] += 1
+        return now[0]
+
+    monkeypatch.setattr("dayfly.agent.loop.time", SimpleNamespace(monotonic=monotonic))
+    fired: list[str] = []
+    loop.call_soon(lambda: fired.append("soon"))
+    loop.step()
+    loop.call_soon(lambda: loop.call_later(5.0, lambda: fired.append("later")) and None)
+    loop.step()
+    before = asked[0]
+    loop.call_soon(lambda: None)
+    loop.step()
+    assert asked[0] == before, "what the callback asked serves the timers of its round"
+    now[0] += 6.0
+    loop.call_soon(lambda: None)
+    loop.step()
+    assert fired == ["soon", "later"]
 
 
 def test_a_callback_that_raises_is_told_and_stops_nothing_else(loop: Loop) -> None:

@@ -30,6 +30,9 @@ LATER = {
     "worker",
     "clerk",
     "errands",
+    "openings",
+    "network",
+    "services",
 }
 """Parts of the agent that are imported when first asked for."""
 

@@ -62,7 +62,7 @@ def test_the_oci_configuration_is_this(spec: SandboxSpec) -> None:
             "cwd": "/",
             "capabilities": dict.fromkeys(("bounding", "effective", "permitted"), capabilities),
             "rlimits": [
-                {"type": "RLIMIT_NOFILE", "soft": 2048, "hard": 2048},
+                {"type": "RLIMIT_NOFILE", "soft": 4096, "hard": 4096},
                 {"type": "RLIMIT_CORE", "soft": 0, "hard": 0},
             ],
             "noNewPrivileges": True,

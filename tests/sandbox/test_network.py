@@ -133,7 +133,7 @@ async def test_what_is_denied_is_told_inside_and_is_in_the_answer_of_the_run() -
         if asked.op in ("execute", "process.start"):
             for _ in range(2):
                 tried = await asked.agent.open("tunnel", host="other.example.com", port=443)
-                assert await word(tried) == Fail("denied", f"{DENIED.reason}; {DENIED.remedy}")
+                assert await word(tried) == Fail("denied", f"{DENIED.reason} {DENIED.remedy}")
         await agreeing(asked)
 
     async with living(script) as (life, _):

@@ -64,6 +64,26 @@ def test_each_of_several_copies_goes_on_where_the_one_was() -> None:
         assert other.host.bookmark().epoch == bookmark.epoch + 1
 
 
+def test_channels_that_the_agent_opened_count_on() -> None:
+    pair = live()
+    for _ in range(2):
+        channel = pair.agent.open("tunnel", {})
+        pair.settle()
+        pair.host.send(Finish({}), channel)
+        pair.settle()
+    quiesce(pair)
+    bookmark = Bookmark.of(pair.host.bookmark().numbers())
+    assert bookmark.opened == 4
+    other = continued(pair, bookmark)
+    assert other.agent.open("tunnel", {}) == 6
+    assert Open("tunnel", {}) in [received.message for received in other.settle()]
+
+
+def test_a_record_from_before_agents_opened_channels_is_read() -> None:
+    old = {name: number for name, number in GOOD.items() if name != "opened"}
+    assert Bookmark.of(old).numbers() == {**GOOD, "opened": 0}
+
+
 def test_the_one_goes_on_too() -> None:
     pair = silent()
     pair.host.bookmark()
@@ -92,12 +112,12 @@ def test_there_is_no_bookmark_of_what_is_under_way() -> None:
         pair.agent.bookmark()
 
 
-GOOD = {"epoch": 1, "sent": 2, "received": 3, "channel": 5}
+GOOD = {"epoch": 1, "sent": 2, "received": 3, "channel": 5, "opened": 6}
 
 
 @pytest.mark.parametrize(
     "numbers",
-    [None, [], {}, {**GOOD, "more": 1}, {**GOOD, "sent": -1}, {**GOOD, "epoch": True}, {**GOOD, "channel": 4},
+    [None, [], {}, {**GOOD, "more": 1}, {**GOOD, "sent": -1}, {**GOOD, "epoch": True}, {**GOOD, "channel": 4}, {**GOOD, "opened": 5},
      {**GOOD, "received": 1 << 63}, {**GOOD, "sent": 1.0}],
 )  # fmt: skip
 def test_what_is_no_bookmark_is_refused(numbers: object) -> None:

@@ -46,6 +46,7 @@ class Loop:
         self._readers: dict[int, Callback] = {}
         self._writers: dict[int, Callback] = {}
         self._timers: list[Timer] = []  # a few hundred at most, so no heap
+        self._now: float | None = None  # what the clock said in this round, if it was asked
         self._held_since: float | None = None  # a time of the clock at which time stands still
         self._soon: list[Callback] = []
         self._left: set[int] = set()  # descriptors that were not watched at some moment of this round
@@ -97,8 +98,13 @@ class Loop:
 
     # --- time -----------------------------------------------------------------------------------------------------
 
+    def time(self) -> float:
+        """``time.monotonic``, which spares this round another question: the clock takes 20 us inside a young gVisor."""
+        self._now = time.monotonic()
+        return self._now
+
     def call_later(self, seconds: float, callback: Callback) -> Timer:
-        return self.call_at(time.monotonic() + seconds, callback)
+        return self.call_at(self.time() + seconds, callback)
 
     def call_at(self, due: float, callback: Callback) -> Timer:
         """``due`` is a time of ``time.monotonic``: who knows it spares the 10 us that the clock takes inside gVisor."""
@@ -136,7 +142,8 @@ class Loop:
 
     def step(self) -> None:
         """One round: wait for something and serve it."""
-        polled = self._poll.poll(self._serve_timers())
+        wait, self._now = self._serve_timers(), None
+        polled = self._poll.poll(wait)
         self._left.clear()
         for fd, events in polled:
             if events & ~select.EPOLLOUT:  # end and failure show as readable, or as writable where nobody reads
@@ -159,7 +166,7 @@ class Loop:
         self._timers = [timer for timer in self._timers if timer.callback is not None]
         if not self._timers or self._held_since is not None:
             return 0 if self._soon else -1
-        now = time.monotonic()
+        now = self._now or time.monotonic()  # that of a callback of this round: none of them blocks
         due = sorted((timer for timer in self._timers if timer.due <= now), key=lambda timer: timer.due)
         for timer in due:
             self._timers.remove(timer)

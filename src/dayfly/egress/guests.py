@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from dayfly.egress.labels import MOST, PER_MINUTE, Labels
 from dayfly.egress.meter import Meter
 from dayfly.egress.resolving import Turns
 from dayfly.egress.rules import Rules
@@ -31,6 +32,7 @@ class Guest:
         self._rules: tuple[Rule, ...] = ()
         self._judge = Rules(())
         self._meters: dict[_Key, Meter] = {}
+        self._labels = Labels()
         self._later = later or asyncio.get_running_loop().call_later
 
     def admit(self, rules: tuple[Rule, ...]) -> None:
@@ -45,15 +47,30 @@ class Guest:
     def judge(self, host: str, port: int) -> Allowed | Denied:
         """Also whether anything is left of what the rule allows."""
         verdict = self._judge.judge(host, port)
-        if isinstance(verdict, Allowed) and self.meter(verdict).spent:
-            return byte_cap(verdict)
-        return verdict
+        if isinstance(verdict, Denied):
+            return verdict
+        if self.rule(verdict).host.startswith("*.") and not self._labels.admit(verdict.host):
+            return _too_many(verdict)
+        return byte_cap(verdict) if self.meter(verdict).spent else verdict
 
     def rule(self, allowed: Allowed) -> Rule:
         return self._rules[allowed.rule]
 
     def meter(self, allowed: Allowed) -> Meter:
         return self._meters[_key(self.rule(allowed))]
+
+
+def _too_many(allowed: Allowed) -> Denied:
+    reason = (
+        f"This sandbox has asked for too many new names under a star (at most {PER_MINUTE} a minute, {MOST} in all)."
+    )
+    return Denied(
+        allowed.host,
+        allowed.port,
+        "too_many_names",
+        reason,
+        "Wait a minute, or ask for rules with the names themselves.",
+    )
 
 
 def byte_cap(allowed: Allowed) -> Denied:

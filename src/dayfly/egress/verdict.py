@@ -12,6 +12,7 @@ CODES = frozenset(
         "port_not_listed",  # rules name the host, with other ports
         "bad_name",  # no host name at all
         "literal_address",  # an address in the place of a name
+        "too_many_names",  # a rule with a star allows it, and too many others were asked for before
         "private_address",  # the name leads to where nothing public is
         "sni_mismatch",  # the TLS handshake names another host
         "not_tls",  # it does not begin as TLS

@@ -108,7 +108,7 @@ class Network:
             await _both_ways(asked, tunnel)
         except OSError as error:
             if tunnel.denied is None:
-                raise EgressUnreachable(error.strerror or "the connection broke") from error
+                raise EgressUnreachable(f"the connection broke: {error.strerror or error}"[:200]) from error
         finally:
             tunnel.close()
         if tunnel.denied is not None:
@@ -199,7 +199,7 @@ def names_of(rules: tuple[Rule, ...]) -> list[dict[str, Any]]:
 
 def sentence(denied: Denied) -> str:
     """What the code inside reads."""
-    return f"{denied.reason}; {denied.remedy}" if denied.remedy else denied.reason
+    return f"{denied.reason} {denied.remedy}".strip()
 
 
 def _claimed(row: object) -> Denial:

@@ -6,22 +6,24 @@ from dayfly.wire.errors import LocalProtocolError
 
 __all__ = ["Bookmark"]
 
-_FIELDS = ("epoch", "sent", "received", "channel")
+_FIELDS = ("epoch", "sent", "received", "channel", "opened")
 
 
 class Bookmark:
-    """Numbers: of the epoch, of the last frame sent and received, and of the next channel to open.
+    """Numbers: of the epoch, of the last frame sent and received, of the next channel to open, and of the last one that the
+    peer has opened (0: none; records from before agents opened any say nothing of it).
 
     Each of several copies of the peer (restores of one snapshot) is met with a connection of its own from the same one.
     """
 
     __slots__ = _FIELDS
 
-    def __init__(self, epoch: int, sent: int, received: int, channel: int) -> None:
+    def __init__(self, epoch: int, sent: int, received: int, channel: int, opened: int = 0) -> None:
         self.epoch = epoch
         self.sent = sent
         self.received = received
         self.channel = channel
+        self.opened = opened
 
     def __repr__(self) -> str:
         return f"Bookmark({', '.join(f'{name}={value}' for name, value in self.numbers().items())})"
@@ -33,8 +35,9 @@ class Bookmark:
     @classmethod
     def of(cls, numbers: object) -> Bookmark:
         """What ``numbers`` gave. Raises ``LocalProtocolError`` for anything else."""
-        if isinstance(numbers, dict) and sorted(numbers) == sorted(_FIELDS):
-            values = [numbers[name] for name in _FIELDS]
-            if all(type(value) is int and 0 <= value < 1 << 63 for value in values) and values[-1] % 2:
+        if isinstance(numbers, dict) and sorted({"opened": 0, **numbers}) == sorted(_FIELDS):
+            values = [numbers.get(name, 0) for name in _FIELDS]
+            plain = all(type(value) is int and 0 <= value < 1 << 63 for value in values)
+            if plain and values[3] % 2 and not values[4] % 2:
                 return cls(*values)
         raise LocalProtocolError("not a bookmark")

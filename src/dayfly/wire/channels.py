@@ -28,9 +28,14 @@ class Channels:
         """The number of the next channel that is opened here."""
         return self._next
 
-    @following.setter
-    def following(self, number: int) -> None:
-        self._next = number
+    @property
+    def opened(self) -> int:
+        """The number of the last channel that the peer has opened; 0: none."""
+        return max(0, self._last)
+
+    def start_at(self, following: int, opened: int) -> None:
+        """Go on where another one stood, whose channels had all ended. The peer's numbers are even."""
+        self._next, self._last = following, opened
 
     def get(self, number: int) -> Channel | None:
         return self._open.get(number)

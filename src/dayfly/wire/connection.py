@@ -126,7 +126,8 @@ class Connection:
             raise LocalProtocolError(f"{len(self._channels)} channels are open, or something is not acknowledged")
         from dayfly.wire.bookmark import Bookmark  # the host's alone: the agent need not load it
 
-        return Bookmark(self.epoch, self._ledger.sent, self._ledger.received, self._channels.following)
+        channels = self._channels
+        return Bookmark(self.epoch, self._ledger.sent, self._ledger.received, channels.following, channels.opened)
 
     @classmethod
     def continued(cls, bookmark: Bookmark) -> Connection:
@@ -135,7 +136,7 @@ class Connection:
         connection.state = DETACHED
         connection.epoch = bookmark.epoch
         connection._ledger.start_at(bookmark.sent, bookmark.received)
-        connection._channels.following = bookmark.channel
+        connection._channels.start_at(bookmark.channel, bookmark.opened)
         return connection
 
     # --- what the peer sent -------------------------------------------------------------------------------------

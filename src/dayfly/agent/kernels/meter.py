@@ -49,7 +49,7 @@ class Meter:
         self._used = 0.0
         self._stopped = False
         self._last: float | None = None  # the context's total at the last look
-        self.began = self._looked = time.monotonic()
+        self.began = self._looked = context.loop.time()
         self._timer = self._look_at(self.began + LOOK)
 
     def stop(self) -> None:
@@ -60,7 +60,7 @@ class Meter:
 
     def seconds(self) -> float:
         """What is known to have been used."""
-        passed = time.monotonic() - self.began
+        passed = self._context.loop.time() - self.began
         if self._last is not None or not self._kernel.alive or passed < VERY_SHORT:
             return self._used
         return _possible(self._kernel.cpu_seconds() - self._own, passed)

@@ -45,6 +45,11 @@ class Listeners:
         for host, address in self._names.addressed():
             self.listen(host, address)
 
+    def close(self) -> None:
+        """All of them."""
+        for key in list(self._open):
+            self._open.pop(key).close()
+
     def _try(self, host: str, address: str, port: int) -> bool:
         if (host, port) in self._open:
             return True

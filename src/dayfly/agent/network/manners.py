@@ -20,8 +20,8 @@ class Manners:
 
     greeting = b""
 
-    def refused(self, connection: socket, code: str, text: str) -> bytes:
-        """What is said when there is none; nothing: a reset."""
+    def refused(self, connection: socket, code: str, text: str, said: bytes) -> bytes:
+        """What is said when there is none; nothing: a reset. ``said`` is how the client began, as far as it was read."""
         raise NotImplementedError
 
 
@@ -32,8 +32,8 @@ class Plain(Manners):
     def __init__(self, port: int) -> None:
         self._port = port
 
-    def refused(self, connection: socket, code: str, text: str) -> bytes:
-        if self._port == HTTP_PORT or _speaks_http(connection):
+    def refused(self, connection: socket, code: str, text: str, said: bytes) -> bytes:
+        if self._port == HTTP_PORT or said.startswith(_METHODS) or (not said and _speaks_http(connection)):
             return answers.refusal(code, text)
         return b""
 

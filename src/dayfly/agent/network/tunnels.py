@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 BULK = 96 * 1024
 """Bytes received after which a tunnel counts as a transfer and asks for a window to match: the pool of windows is small."""
 
+FIRST = 16
+"""Bytes that tell who speaks HTTP."""
+
 CROWDED = "too many connections of this sandbox are waiting for one to end"
 
 
@@ -53,7 +56,9 @@ class Tunnel(Task, Sink):
         self._limit = limit
         self._source: Source | None = None
         self._drain: Drain | None = None
+        self._said = b""  # how the client began
         self._received = 0
+        self._connected = False
         self._shut_down = False
         self._finished = False
         host, port = place
@@ -61,19 +66,22 @@ class Tunnel(Task, Sink):
             self._channel = openings.open(TUNNEL, {"host": host, "port": port}, self)
         except Full:
             self._refuse(UNREACHABLE, CROWDED)
+        else:
+            if not manners.greeting:  # nobody waits for a word first, so what the client says may be on its way already
+                self._listen()
 
     # --- from the host ----------------------------------------------------------------------------------------------
 
     def on_event(self, name: str, fields: Fields) -> None:
         """``connected``."""
-        if self._socket is None or self._source is not None:
+        if self._socket is None or self._connected:
             raise BadRequest("connected twice")
+        self._connected = True
         if not sockets.say(self._socket, self._manners.greeting):
             self._channel.cancel()
             return
-        self._source = Source(self._loop, os.dup(self._socket.fileno()), STDIN, self)
         self._drain = Drain(self._loop, os.dup(self._socket.fileno()), self._channel, self._lost)
-        self._send_early()
+        self._listen()
 
     def on_data(self, stream: int, data: bytes) -> None:
         if stream != STDOUT or self._drain is None:
@@ -119,6 +127,7 @@ class Tunnel(Task, Sink):
     def take(self, stream: int, data: bytes) -> None:
         data = data[: self._limit]
         self._limit -= len(data)
+        self._said = self._said or data[:FIRST]
         self._channel.data(STDIN, data)
 
     def ended(self, source: Source) -> None:
@@ -129,6 +138,12 @@ class Tunnel(Task, Sink):
             self._lost()
         else:
             self._channel.eof(STDIN)
+
+    def _listen(self) -> None:
+        """To the client."""
+        if self._source is None and self._socket is not None:
+            self._source = Source(self._loop, os.dup(self._socket.fileno()), STDIN, self)
+            self._send_early()
 
     def _send_early(self) -> None:
         """What was read before there was a tunnel, then what comes."""
@@ -167,7 +182,7 @@ class Tunnel(Task, Sink):
         connection = self._release()
         if connection is None:
             return
-        words = self._manners.refused(connection, code, text)
+        words = self._manners.refused(connection, code, text, self._said)
         if words:
             sockets.Farewell(self._loop, connection, words, self._on_gone)
         else:
@@ -183,7 +198,8 @@ class Tunnel(Task, Sink):
     def _release(self) -> sockets.socket | None:
         """The connection, of which nothing else here has a descriptor any more."""
         connection, self._socket = self._socket, None
-        if connection is not None and self._drain is not None and self._source is not None:
+        if connection is not None and self._drain is not None:
             self._drain.close()
+        if connection is not None and self._source is not None:
             self._source.close()
         return connection
