@@ -13,6 +13,7 @@ import pytest_asyncio
 from dayfly.boundaries.gvisor import GvisorBoundary
 from tests.agent.conftest import open_room
 from tests.agent.host import Host
+from tests.agent.test_network_inside import echo, said
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="module")]
 
@@ -91,6 +92,26 @@ async def test_ports_and_settings_work(old: Host) -> None:
     await old.ask("configure", env={"A": "b"}, limits={"open_files": 300}, hostname=None)
     assert await old.out("echo $A; ulimit -n") == b"b\n300\n"
     assert (await old.ask("usage"))["cpu_seconds"] > 0
+
+
+async def test_names_and_proxies_work(old: Host) -> None:
+    old.serve = echo
+    await old.ask("network", names=[{"host": "a.example", "ports": [443]}])
+    code = """
+found = []
+for peer in (connect("a.example", 443), socket.create_connection(("127.0.0.1", 3128)), socket.create_connection(("127.0.0.1", 1080))):
+    if peer.getpeername()[1] == 3128: peer.sendall(b"CONNECT a.example:443 HTTP/1.1\\r\\nHost: a.example\\r\\n\\r\\n")
+    if peer.getpeername()[1] == 1080: peer.sendall(b"\\5\\1\\0\\5\\1\\0\\3\\x09a.example\\1\\xbb")
+    peer.sendall(b"hello")
+    peer.shutdown(socket.SHUT_WR)
+    found.append(everything(peer).decode()[-20:])
+print(json.dumps([found, resolve("b.example")[0]]))
+"""
+    assert await said(old, code) == [
+        ["a.example:443 hello"[-20:], "\na.example:443 hello", "\x00a.example:443 hello"],
+        3,
+    ]
+    await old.ask("network", names=[])
 
 
 async def test_memory_is_guarded(old: Host) -> None:

@@ -47,9 +47,6 @@ class Names:
     def __repr__(self) -> str:
         return f"<Names exact={len(self._exact)} wild={len(self._wild)} addresses={len(self._addresses)}>"
 
-    def __bool__(self) -> bool:
-        return bool(self._exact or self._wild)
-
     def replace(self, listed: Mapping[str, tuple[int, ...]]) -> None:
         """From now on there are these names, "*.a.b" for all with one label more, with their ports; see ``checked``."""
         self._exact = {host: ports for host, ports in listed.items() if not host.startswith("*.")}

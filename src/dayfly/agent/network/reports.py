@@ -83,8 +83,5 @@ class _Report(Task):
     def __init__(self, reports: Reports) -> None:
         self._reports = reports
 
-    def on_fail(self, code: str, message: str) -> None:
-        """It does not want to know."""
-
     def on_close(self) -> None:
         self._reports.answered()

@@ -71,10 +71,6 @@ class Listener:
         self._on_connection = on_connection
         loop.on_readable(listening.fileno(), self._readable)
 
-    @property
-    def port(self) -> int:
-        return int(self._socket.getsockname()[1]) if self._socket is not None else 0
-
     def close(self) -> None:
         """Idempotent. Connections that were accepted live on."""
         gone, self._socket = self._socket, None
