@@ -29,6 +29,9 @@ FETCHES = {
     "node": "node -e \"fetch('http://web.example.com/page').then(r => r.text()).then(console.log)\"",
     "node https": "NODE_EXTRA_CA_CERTS=ca.pem node -e "
     "\"fetch('https://api.example.com/page').then(r => r.text()).then(console.log)\"",
+    "curl proxy": "curl -sS -x http://127.0.0.1:3128 http://web.example.com/page",
+    "curl connect https": "curl -sS --cacert ca.pem -x http://127.0.0.1:3128 https://api.example.com/page",
+    "curl socks https": "curl -sS --cacert ca.pem -x socks5h://127.0.0.1:1080 https://api.example.com/page",
 }  # fmt: skip
 
 

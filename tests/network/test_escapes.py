@@ -189,6 +189,44 @@ ATTEMPTS["quic to a listed name"] = Attempt(
 )
 
 
+PROXIED = """
+def proxied(host, port):
+    peer = connect("127.0.0.1", 3128)
+    peer.sendall(f"CONNECT {host}:{port} HTTP/1.1\\r\\nHost: {host}:{port}\\r\\n\\r\\n".encode())
+    head = b""
+    while not head.endswith(b"\\r\\n\\r\\n"): head += peer.recv(1) or sys.exit(1)
+    assert head.split()[1] == b"200", head
+    return peer
+def socks(host, port):
+    peer = connect("127.0.0.1", 1080)
+    peer.sendall(b"\\5\\1\\0")
+    assert peer.recv(2) == b"\\5\\0"
+    try: where = b"\\1" + socket.inet_aton(socket.inet_ntoa(socket.inet_pton(socket.AF_INET, host)))
+    except OSError: where = b"\\3" + bytes([len(host)]) + host.encode()
+    peer.sendall(b"\\5\\1\\0" + where + port.to_bytes(2, "big"))
+    assert peer.recv(10)[1] == 0
+    return peer
+"""
+
+for ask in ("proxied", "socks"):
+    code = f"{PROXIED}assert echoed({ask}(sys.argv[1], int(sys.argv[2])))\n"
+    for what, place, denial in (
+        ("an unlisted name", (EVIL, f"{TCP}"), "not_listed"),
+        ("another port", ("raw.example.com", "22"), "port_not_listed"),
+        ("an address", (PUBLIC[0], f"{TCP}"), "literal_address"),
+        ("data in labels", (f"{'secret' * 10}.{EVIL}", "443"), "not_listed"),
+    ):
+        seen = frozenset({denial}) - ({"literal_address"} if ask == "socks" else set())  # refused inside
+        ATTEMPTS[f"{what} by {ask}"] = Attempt(code, place, ("raw.example.com", f"{TCP}"), seen)
+ATTEMPTS["a request to the proxy for one host with the name of another"] = Attempt(
+    PROXIED + CONTEXT + "context.wrap_socket(proxied('api.example.com', 443), server_hostname=sys.argv[1])\n",
+    (EVIL,),
+    ("api.example.com",),
+    frozenset({"sni_mismatch"}),
+    asked=frozenset({"api.example.com"}),
+)
+
+
 @pytest.mark.parametrize("name", ATTEMPTS)
 async def test_gets_nowhere_and_nobody_hears_of_it(shared: AsyncSandbox, world: World, name: str) -> None:
     attempt = ATTEMPTS[name]

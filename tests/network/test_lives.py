@@ -79,8 +79,9 @@ async def test_without_rules_there_is_nothing_inside_and_no_gateway_outside(worl
         assert tried.denied == ()
         with_rules = await opened(house, RAW)  # the control
         assert house.gateways
-        assert (await cell(with_rules, LISTENERS)).stdout == "2\n"
-        assert (await cell(with_rules, AGAIN + "; " + LISTENERS)).stdout == "True\n3\n"
+        services = int((await cell(with_rules, LISTENERS)).stdout)
+        assert services >= 2, "a resolver, and what else there is for all names"
+        assert (await cell(with_rules, AGAIN + "; " + LISTENERS)).stdout == f"True\n{services + 1}\n"
         await with_rules.set_network((), house.outlet)
         assert (await cell(with_rules, LISTENERS)).stdout == "0\n", "and nothing again"
         assert len(house.gateways) == 1
