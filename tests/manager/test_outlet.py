@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from dayfly.egress.client import Closed, EgressDenied, Gateway
 from dayfly.egress.verdict import Denied
 from dayfly.errors import HostError
-from dayfly.manager.outlet import RESTART_SECONDS, WITHDRAW_SECONDS, Outlet
+from dayfly.manager.outlet import MOST_REMEMBERED, RESTART_SECONDS, WITHDRAW_SECONDS, Outlet
 from dayfly.network import Rule
 
 RULES = (Rule(host="files.example.com"),)
@@ -241,3 +242,50 @@ async def test_after_its_end_there_is_no_gateway_and_never_one_again(street: Str
     with pytest.raises(EgressDenied):
         await street.outlet.connect("late", "a", 443)
     assert len(street.starts) == (when != "before")
+
+
+CAPPED = (Rule(host="files.example.com", max_bytes="10KiB"), Rule(host="*.example.com", max_bytes="1MiB"))
+
+
+def moved(size: int, host: str = "files.example.com") -> Closed:
+    return replace(ENDED, host=host, sent=size // 2, received=size - size // 2)
+
+
+def caps(gateway: FakeGateway) -> list[int | None]:
+    return [rule.max_bytes for rule in gateway.rules["one"]]
+
+
+async def test_what_was_used_up_does_not_come_back_with_a_new_gateway(street: Street) -> None:
+    await street.outlet.admit("one", CAPPED, lambda closed: None)
+    for size, host in ((3 << 10, "files.example.com"), (1 << 10, "files.example.com"), (100, "other.example.com")):
+        street.all[0].on_closed("one", moved(size, host))
+    await street.outlet.admit("one", CAPPED, lambda closed: None)
+    assert caps(street.all[0]) == [10 << 10, 1 << 20], "this one counts itself"
+    for left in (6 << 10, 3 << 10, 1 << 10, 1 << 10):
+        street.all[-1].die()
+        await street.outlet.connect("one", "files.example.com", 443)
+        assert caps(street.all[-1]) == [left, (1 << 20) - 100]
+        street.all[-1].on_closed("one", moved(3 << 10))
+
+
+async def test_nor_with_a_pause(street: Street) -> None:
+    await street.outlet.admit("one", CAPPED, lambda closed: None)
+    street.all[0].on_closed("one", moved(4 << 10))
+    await street.outlet.withdraw("one")  # ends one that moved 30 bytes
+    await street.outlet.admit("one", CAPPED, lambda closed: None)
+    assert caps(street.all[0]) == [(6 << 10) - 30, 1 << 20]
+    street.all[0].on_closed("one", moved(1 << 10))
+    street.all[0].die()
+    await street.outlet.connect("one", "files.example.com", 443)
+    assert caps(street.all[1]) == [(5 << 10) - 30, 1 << 20]
+
+
+async def test_of_those_that_are_gone_a_bounded_number_is_remembered(street: Street) -> None:
+    for number in range(3):
+        await street.outlet.admit(f"{number}", RULES, lambda closed: None)
+        await street.outlet.withdraw(f"{number}")
+    assert not street.outlet._past, "nothing is capped"
+    for number in range(MOST_REMEMBERED + 5):
+        await street.outlet.admit(f"{number}", CAPPED, lambda closed: None)
+        await street.outlet.withdraw(f"{number}")
+    assert len(street.outlet._past) == MOST_REMEMBERED

@@ -206,6 +206,21 @@ async def test_a_rule_that_is_taken_away_takes_its_connections_along(world: Worl
         assert (await python(sandbox, AGAIN)).text == "True\n"
 
 
+async def test_a_cap_of_bytes_is_for_a_life_whatever_happens_to_the_gateway(world: World) -> None:
+    transfer = f"peer = connect('raw.example.com', {TCP}); print(echoed(peer, bytes(20_000))); peer.close()"
+    async with world.house() as house:
+        life = await opened(house, RAW.model_copy(update={"max_bytes": 130_000}))
+        assert (await cell(life, transfer)).stdout == "True\n"
+        os.kill(house.gateways[0].pid, signal.SIGKILL)
+        assert (await cell(life, transfer)).stdout == "True\n"
+        await house.manager.pause(life.id)
+        life = await house.manager.resume(life.id)
+        assert (await cell(life, transfer)).stdout == "True\n"
+        last = await cell(life, transfer)
+        assert last.stdout != "True\n"
+        assert [one.code for one in last.denied] == ["byte_cap"]
+
+
 async def test_an_end_of_a_sandbox_is_an_end_of_its_connections(world: World, home: House) -> None:
     life = await opened(home, RAW)
     await cell(life, HOLD)

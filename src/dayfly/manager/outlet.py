@@ -7,12 +7,15 @@ live before it does anything for one of them.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 from dayfly.egress.client import Closed, EgressDenied, Gateway, Tunnel
 from dayfly.egress.verdict import Denied
 from dayfly.errors import HostError
+from dayfly.limits import KIB
 from dayfly.network import Rule
 
 __all__ = ["Outlet"]
@@ -23,7 +26,53 @@ RESTART_SECONDS = 1.0
 WITHDRAW_SECONDS = 2.0
 """For the last words about a sandbox's tunnels."""
 
+MOST_REMEMBERED = 10_000
+"""Sandboxes without a way out whose use is remembered: one that was paused goes on with what is left of its ``max_bytes``."""
+
 Told = Callable[[Closed], None]
+_Key = tuple[str, tuple[int, ...], str]
+
+
+class _Use:
+    """Bytes that a sandbox has moved under rules with a cap. A gateway counts for itself, from when it got to know the sandbox."""
+
+    def __init__(self) -> None:
+        self._before: Counter[_Key] = Counter()  # counted by nobody who is still there
+        self._now: Counter[_Key] = Counter()
+
+    def __bool__(self) -> bool:
+        return bool(self._before or self._now)
+
+    def begin(self) -> None:
+        """From now on somebody counts who knows nothing."""
+        self._before += self._now
+        self._now.clear()
+
+    def add(self, rules: tuple[Rule, ...], closed: Closed) -> None:
+        rule = _rule_of(rules, closed)
+        if rule is not None and rule.max_bytes is not None:
+            self._now[_key(rule)] += closed.sent + closed.received
+
+    def left(self, rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+        """With the caps that are left for who counts now. None is less than a rule can have."""
+        return tuple(self._left(rule) for rule in rules)
+
+    def _left(self, rule: Rule) -> Rule:
+        used = self._before[_key(rule)]
+        if rule.max_bytes is None or not used:
+            return rule
+        return rule.model_copy(update={"max_bytes": max(KIB, rule.max_bytes - used)})
+
+
+@dataclass
+class _Known:
+    rules: tuple[Rule, ...]
+    told: Told
+    use: _Use
+
+    @property
+    def left(self) -> tuple[Rule, ...]:
+        return self.use.left(self.rules)
 
 
 class Outlet:
@@ -34,7 +83,8 @@ class Outlet:
         self._gateway: Gateway | None = None
         self._starting: asyncio.Task[Gateway] | None = None  # nobody's own: who waits for it may go
         self._started_at = float("-inf")
-        self._known: dict[str, tuple[tuple[Rule, ...], Told]] = {}
+        self._known: dict[str, _Known] = {}
+        self._past: dict[str, _Use] = {}  # of those that are not known any more, the latest last
         self._closed = False
 
     def __repr__(self) -> str:
@@ -44,10 +94,12 @@ class Outlet:
     async def admit(self, sandbox: str, rules: tuple[Rule, ...], told: Told) -> None:
         """From now on the sandbox may reach what ``rules`` name, and nothing else. ``told`` hears of every connection that has
         ended. Raises ``HostError``: no gateway allows it anything else then either, and it is still to be withdrawn."""
-        self._known[sandbox] = (rules, told)
+        before = self._known.get(sandbox)
+        use = before.use if before is not None else self._past.pop(sandbox, _Use())
+        known = self._known[sandbox] = _Known(rules, told, use)
         gateway = await self._running()
         try:
-            await gateway.admit(sandbox, rules)
+            await gateway.admit(sandbox, known.left)
         except HostError:
             if not gateway.lost.is_set():
                 raise
@@ -68,6 +120,7 @@ class Outlet:
         finally:
             if self._known.get(sandbox) is known:
                 del self._known[sandbox]
+                self._remember(sandbox, known.use)
 
     async def connect(self, sandbox: str, host: str, port: int) -> Tunnel:
         """Raises ``EgressDenied`` and ``EgressUnreachable``."""
@@ -130,7 +183,9 @@ class Outlet:
         while more := self._known.keys() ^ told:
             sandbox = more.pop()
             if sandbox in self._known:
-                await gateway.admit(sandbox, self._known[sandbox][0])
+                known = self._known[sandbox]
+                known.use.begin()
+                await gateway.admit(sandbox, known.left)
                 told.add(sandbox)
             else:
                 await gateway.withdraw(sandbox)
@@ -139,7 +194,28 @@ class Outlet:
     def _ended(self, sandbox: str, closed: Closed) -> None:
         known = self._known.get(sandbox)
         if known is not None:
-            known[1](closed)
+            known.use.add(known.rules, closed)
+            known.told(closed)
+
+    def _remember(self, sandbox: str, use: _Use) -> None:
+        use.begin()
+        if use:
+            self._past[sandbox] = use
+        if len(self._past) > MOST_REMEMBERED:
+            del self._past[next(iter(self._past))]
+
+
+def _key(rule: Rule) -> _Key:
+    return rule.host, rule.ports, rule.protocol
+
+
+def _rule_of(rules: tuple[Rule, ...], closed: Closed) -> Rule | None:
+    """Which one counts it now: a connection may be older than the rules."""
+    for host in (closed.host, "*." + closed.host.partition(".")[2]):
+        for rule in rules:
+            if rule.host == host and closed.port in rule.ports:
+                return rule
+    return None
 
 
 def _gone(host: str, port: int) -> Denied:
