@@ -22,6 +22,7 @@ from dayfly.network import Rule
 from dayfly.policy import Policy
 from dayfly.spec import Denial, Execution
 from dayfly.testing.traces import descendants, gone
+from tests.egress.canary import until
 from tests.egress.internet import PUBLIC
 from tests.manager.house import SIGNER
 from tests.network.world import EVIL, PRELUDE, TCP, House, World, python
@@ -176,6 +177,34 @@ async def test_traffic_and_denials_are_in_the_journal_and_a_flood_is_few_entries
     assert entries[-1][0] == "sandbox.ended"
 
 
+async def test_a_flood_that_the_gateway_denies_is_few_entries_and_one_kind_of_denial(
+    world: World, tmp_path: Path
+) -> None:
+    journal = Journal(tmp_path / "journal.db", SIGNER)
+    async with world.house() as house:
+        tenants = tenants_over(house, journal)
+        mine = await tenants.create("anna", Policy(image="python", network=(RAW,)))
+        assert isinstance(mine.life, RecordedLife)
+        flood = await cell(
+            mine.life,
+            "for number in range(500):\n"
+            "    with connect('127.0.0.1', 3128) as peer:\n"
+            f"        place = b'n%d.{EVIL}:443' % (number % 100)\n"
+            "        peer.sendall(b'CONNECT %b HTTP/1.1\\r\\nHost: %b\\r\\n\\r\\n' % (place, place))\n"
+            "        answer = peer.recv(100)\n"
+            "        assert b' 403 ' in answer, answer\n",
+        )
+        assert flood.ok, flood
+        assert {(one.code, one.claimed) for one in flood.denied} == {("not_listed", False)}
+        await tenants.close()
+    journal.close()
+    rows = [(row.entry.kind, json.loads(row.entry.facts)) for row in Reader(tmp_path / "journal.db").entries(mine.id)]
+    found = [facts["count"] for kind, facts in rows if kind in ("egress.denied", "egress.more")]
+    assert sum(found) == 500
+    assert len(found) <= 51 * 10
+    assert world.names.asked == []
+
+
 # --- ends ---------------------------------------------------------------------------------------------------------------
 
 
@@ -266,6 +295,43 @@ async def test_a_killed_process_leaves_no_gateway() -> None:
         finally:
             process.kill()
     assert not await gone(left, 5)
+
+
+# --- at rest and at work ------------------------------------------------------------------------------------------------
+
+
+async def test_what_comes_for_a_sandbox_at_rest_is_there_when_it_wakes(world: World, home: House) -> None:
+    life = await opened(home, RAW)
+    await cell(life, HOLD)
+    visit = await world.canaries[PUBLIC[0], TCP].visit()
+    await until(lambda: life._rest.frozen)
+    visit.writer.write(bytes(1 << 20))  # more than there is room for on the way
+    read = "total = 0\nwhile total < 1 << 20: total += len(peer.recv(1 << 16)) or sys.exit()\nprint('all')"
+    assert (await cell(life, read)).stdout == "all\n"
+    await until(lambda: life._rest.frozen)
+    await life.set_network((), home.outlet)
+    assert (await cell(life, WAIT)).stdout == "ConnectionResetError\n"
+    await life.close()
+
+
+async def test_connections_that_nobody_reads_stand_in_nobodys_way(world: World, home: House) -> None:
+    """As many as there may be at once but one, each with 20 MB to come."""
+    web = Rule(host="web.example.com", ports=[80], protocol="http")
+    life = await opened(home, RAW, web)
+    stuck = await cell(
+        life,
+        "peers = [connect('web.example.com', 80) for _ in range(63)]\n"
+        "for peer in peers: peer.sendall(b'GET /big HTTP/1.1\\r\\nHost: web.example.com\\r\\n\\r\\n')\n"
+        "print(sum(peer.recv(4) == b'HTTP' for peer in peers))\n",
+    )
+    assert stuck.stdout == "63\n", stuck
+    assert (await cell(life, AGAIN)).stdout == "True\n"
+    read = "total = 0\nwhile total < 20 << 20: total += len(peers[0].recv(1 << 16)) or sys.exit()\nprint('all')"
+    assert (await cell(life, read)).stdout == "all\n"
+    async with home.sandbox(RAW) as other:
+        assert (await python(other, AGAIN)).text == "True\n"
+    await life.close()
+    assert life.end_reason == "stopped"
 
 
 # --- pauses, forks, spares ----------------------------------------------------------------------------------------------
