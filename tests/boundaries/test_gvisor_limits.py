@@ -15,9 +15,9 @@ import pytest
 
 from dayfly.boundaries.base import Cell, CellEnd
 from dayfly.boundaries.gvisor import GvisorBoundary
-from dayfly.boundaries.gvisor.abilities import Abilities
+from dayfly.boundaries.gvisor.abilities import Abilities, detect
 from dayfly.boundaries.gvisor.enforcement import memory_cap
-from dayfly.boundaries.gvisor.oci import AGENT_FILES, detect
+from dayfly.boundaries.gvisor.oci import AGENT_FILES
 from dayfly.errors import LimitUnenforceable
 from dayfly.limits import MIB, Limits
 from dayfly.paths import Paths
