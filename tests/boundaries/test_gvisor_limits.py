@@ -17,6 +17,7 @@ from dayfly.boundaries.base import Cell, CellEnd
 from dayfly.boundaries.gvisor import GvisorBoundary
 from dayfly.boundaries.gvisor.abilities import Abilities, detect
 from dayfly.boundaries.gvisor.enforcement import memory_cap
+from dayfly.boundaries.gvisor.oci import AGENT_FILES
 from dayfly.errors import LimitUnenforceable
 from dayfly.limits import MIB, Limits
 from dayfly.paths import Paths
@@ -200,7 +201,7 @@ async def test_a_process_flood_is_bounded(boundary: GvisorBoundary, make_spec: M
 async def test_more_than_the_allowed_descriptors_are_refused(boundary: GvisorBoundary, make_spec: MakeSpec) -> None:
     async with room(boundary, make_spec, Limits(open_files=64)) as (_, echo):
         code = "import resource\nreply(resource.getrlimit(resource.RLIMIT_NOFILE))\nreply(resource.getrlimit(resource.RLIMIT_CORE))"
-        assert await echo.run(code) == [[1088, 1088], [0, 0]]
+        assert await echo.run(code) == [[64 + AGENT_FILES] * 2, [0, 0]]
 
 
 async def test_kill_leaves_no_process_however_many_there_were(boundary: GvisorBoundary, make_spec: MakeSpec) -> None:
