@@ -371,7 +371,9 @@ def _gone(host: str, port: int) -> Denied:
 
 
 def _no_port(host: str) -> Denied:
-    return Denied(ascii(host[:80]), 0, "port_not_listed", "What was asked for is no port.", "Use a port from 1 to 65535.")
+    return Denied(
+        ascii(host[:80]), 0, "port_not_listed", "What was asked for is no port.", "Use a port from 1 to 65535."
+    )
 
 
 def _no_name(port: int) -> Denied:
