@@ -44,8 +44,16 @@ class Outlet:
         """From now on the sandbox may reach what ``rules`` name, and nothing else. ``told`` hears of every connection that has
         ended. Raises ``HostError``."""
         gateway = await self._running()
-        await gateway.admit(sandbox, rules)
-        self._known[sandbox] = (rules, told)
+        before = self._known.get(sandbox)
+        self._known[sandbox] = (rules, told)  # first: ``withdraw`` must find it whatever becomes of this
+        try:
+            await gateway.admit(sandbox, rules)
+        except HostError:
+            if before is None:
+                self._known.pop(sandbox, None)
+            elif sandbox in self._known:  # it has not been withdrawn meanwhile
+                self._known[sandbox] = before
+            raise
 
     async def withdraw(self, sandbox: str) -> None:
         """Its connections end, and are told of before this returns."""

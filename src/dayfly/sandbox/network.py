@@ -12,17 +12,19 @@ from typing import Any, Protocol
 
 from dayfly.egress.client import Closed, EgressDenied, EgressUnreachable, Tunnel
 from dayfly.egress.verdict import Denied
+from dayfly.errors import HostError, SandboxEnded
 from dayfly.network import Rule
+from dayfly.policy import Policy
 from dayfly.sandbox.accepted import Accepted
 from dayfly.sandbox.denials import Denials
 from dayfly.sandbox.inside import FAILURES, Inside
 from dayfly.sandbox.link import Link, LinkLost
-from dayfly.spec import Denial
+from dayfly.spec import Denial, EndReason
 from dayfly.wire import operations as ops
 from dayfly.wire.errors import RemoteProtocolError
 from dayfly.wire.messages import Data, Eof
 
-__all__ = ["Network", "NetworkCalls", "names_of"]
+__all__ = ["Network", "NetworkCalls", "WayOut", "names_of"]
 
 READ = 256 * 1024
 """Bytes taken from a tunnel at once: what a frame to the agent carries."""
@@ -31,6 +33,10 @@ MAX_CLAIMS = 100
 """Names in one report of the agent's."""
 
 ADD_A_RULE = "ask whoever runs this sandbox to add a rule for it, or go without"
+
+TELL_SECONDS = 30.0
+"""For the agent to listen for other names. That takes some milliseconds, and waits for a snapshot; but one that never answers
+must not keep its owner waiting. The gateway has the rules before."""
 
 MAX_HOST = 253
 """Characters of a name."""
@@ -123,19 +129,50 @@ class NetworkCalls:
     """Mixed into ``Life``."""
 
     _inside: Inside
+    _policy: Policy
+    _changing: asyncio.Lock
     _network: Network | None = None
 
+    @property
+    def id(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def end_reason(self) -> EndReason | None:
+        raise NotImplementedError
+
     async def set_network(self, rules: tuple[Rule, ...], way: WayOut) -> None:
-        """What can be reached from now on, instead of what could be before. Raises ``HostError``, ``SandboxEnded``."""
-        inside, sandbox = self._inside, str(self.id)  # type: ignore[attr-defined]
-        await way.admit(sandbox, rules, self.used)
-        if self._network is None:
-            self._network = Network(inside.link, sandbox, way, inside.denials)
-        with inside.call():
-            try:
-                await (await inside.link.open(ops.NETWORK, {"names": names_of(rules)})).answer()
-            except FAILURES as caught:
-                raise await inside.error(caught) from None
+        """What can be reached from now on, instead of what could be before; ``policy`` says so. Connections that no rule
+        allows any more have ended when this returns. Raises ``HostError``, ``SandboxEnded``."""
+        async with self._changing:
+            if self.end_reason is not None:
+                raise SandboxEnded(self.end_reason.value)
+            if not rules and self._network is None:  # it has none, and needs no gateway to be told so
+                return
+            with self._inside.call():
+                await self._admit(rules, way)
+                await self._tell_names(rules)
+
+    async def _admit(self, rules: tuple[Rule, ...], way: WayOut) -> None:
+        if self._network is None:  # first: its end withdraws whatever becomes of this
+            self._network = Network(self._inside.link, self.id, way, self._inside.denials)
+        await way.admit(self.id, rules, self.used)
+        self._policy = self._policy.model_copy(update={"network": rules or "none"})  # from here on it is so
+
+    async def _tell_names(self, rules: tuple[Rule, ...]) -> None:
+        try:
+            async with asyncio.timeout(TELL_SECONDS):
+                call = await self._inside.link.open(ops.NETWORK, {"names": names_of(rules)})
+                try:
+                    await call.answer()
+                finally:
+                    if not call.over:
+                        call.abandon()
+        except TimeoutError:
+            remedy = "what it may reach has changed all the same; try again, or end it"
+            raise HostError(f"the sandbox did not take its names within {TELL_SECONDS:g} s", remedy=remedy) from None
+        except FAILURES as caught:
+            raise await self._inside.error(caught) from None
 
     def used(self, closed: Closed) -> None:
         """A connection has ended."""
