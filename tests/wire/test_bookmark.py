@@ -64,6 +64,21 @@ def test_each_of_several_copies_goes_on_where_the_one_was() -> None:
         assert other.host.bookmark().epoch == bookmark.epoch + 1
 
 
+def test_a_copy_goes_on_with_the_numbers_of_the_channels_that_the_agent_has_opened() -> None:
+    pair = live()
+    for number in (2, 4):
+        assert pair.agent.open("tunnel", {"host": "a.example", "port": 443}) == number
+        pair.settle()
+        pair.host.send(Finish({}), number)
+        pair.settle()
+    quiesce(pair)
+    bookmark = Bookmark.of(json.loads(json.dumps(pair.host.bookmark().numbers())))
+    for _ in range(2):
+        other = continued(pair, bookmark)
+        assert other.agent.open("tunnel", {"host": "a.example", "port": 443}) == 6
+        assert Open("tunnel", {"host": "a.example", "port": 443}) in [one.message for one in other.settle()]
+
+
 def test_the_one_goes_on_too() -> None:
     pair = silent()
     pair.host.bookmark()
@@ -92,15 +107,20 @@ def test_there_is_no_bookmark_of_what_is_under_way() -> None:
         pair.agent.bookmark()
 
 
-GOOD = {"epoch": 1, "sent": 2, "received": 3, "channel": 5}
+GOOD = {"epoch": 1, "sent": 2, "received": 3, "channel": 5, "heard": 6}
 
 
 @pytest.mark.parametrize(
     "numbers",
     [None, [], {}, {**GOOD, "more": 1}, {**GOOD, "sent": -1}, {**GOOD, "epoch": True}, {**GOOD, "channel": 4},
-     {**GOOD, "received": 1 << 63}, {**GOOD, "sent": 1.0}],
+     {**GOOD, "received": 1 << 63}, {**GOOD, "sent": 1.0}, {**GOOD, "heard": 5}, {**GOOD, "heard": -2}],
 )  # fmt: skip
 def test_what_is_no_bookmark_is_refused(numbers: object) -> None:
     with pytest.raises(LocalProtocolError):
         Bookmark.of(numbers)
     assert Bookmark.of(GOOD).numbers() == GOOD, "the control"
+
+
+def test_one_that_was_written_down_before_peers_opened_channels_has_heard_of_none() -> None:
+    older = {name: number for name, number in GOOD.items() if name != "heard"}
+    assert Bookmark.of(older).numbers() == {**older, "heard": 0}

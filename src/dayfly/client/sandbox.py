@@ -259,8 +259,10 @@ class AsyncSandbox:
 
         Raises ``PolicyError``, ``SandboxEnded`` or ``HostError``.
         """
-        backend = self._open()
-        await self._made_by().set_network(backend.id, parse_network(rules))
+        backend, found = self._open(), parse_network(rules)
+        if backend.end_reason is not None:
+            raise SandboxEnded(backend.end_reason.value)
+        await self._made_by().set_network(backend.id, found)
         if isinstance(backend, Elsewhere):
             await backend.refresh()
 

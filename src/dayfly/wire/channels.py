@@ -32,6 +32,15 @@ class Channels:
     def following(self, number: int) -> None:
         self._next = number
 
+    @property
+    def heard(self) -> int:
+        """The number of the last channel that the peer opened."""
+        return self._last
+
+    @heard.setter
+    def heard(self, number: int) -> None:
+        self._last = number
+
     def get(self, number: int) -> Channel | None:
         return self._open.get(number)
 

@@ -126,7 +126,8 @@ class Connection:
             raise LocalProtocolError(f"{len(self._channels)} channels are open, or something is not acknowledged")
         from dayfly.wire.bookmark import Bookmark  # the host's alone: the agent need not load it
 
-        return Bookmark(self.epoch, self._ledger.sent, self._ledger.received, self._channels.following)
+        ledger, channels = self._ledger, self._channels
+        return Bookmark(self.epoch, ledger.sent, ledger.received, channels.following, channels.heard)
 
     @classmethod
     def continued(cls, bookmark: Bookmark) -> Connection:
@@ -136,6 +137,7 @@ class Connection:
         connection.epoch = bookmark.epoch
         connection._ledger.start_at(bookmark.sent, bookmark.received)
         connection._channels.following = bookmark.channel
+        connection._channels.heard = bookmark.heard
         return connection
 
     # --- what the peer sent -------------------------------------------------------------------------------------
