@@ -107,7 +107,7 @@ class Port(Closing[AsyncPort]):
 
 
 class Sandbox(Closing[AsyncSandbox]):
-    """A disposable sandbox: own kernel, no network, no credentials, a short life.
+    """A disposable sandbox: own kernel, no network but what its policy names, no credentials, a short life.
 
     ``policy`` is a ``Policy``, the same as a dictionary, or ``None`` for the defaults; ``image`` replaces the policy's
     image; ``env`` is added to the environment of everything inside (it is readable there: no secrets). ``opener`` is what
