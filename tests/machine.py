@@ -44,6 +44,14 @@ def image(name: str) -> Image:
         return build(shipped_recipe(name) if name in recipe_names() else load_recipe(RECIPES / f"{name}.toml"))
 
 
+def local_names() -> list[str]:
+    """This machine's names for its loopback, but for ``localhost``, which is the sandbox's own inside of one."""
+    lines = Path("/etc/hosts").read_text("utf-8").splitlines()
+    rows = [line.partition("#")[0].split() for line in lines]
+    found = [name for row in rows if row and row[0].startswith("127.") for name in row[1:]]
+    return [name for name in found if not name.startswith("localhost")]
+
+
 @contextmanager
 def short_directory() -> Iterator[Path]:
     """For data: with a short path, since sockets lie in it."""

@@ -29,7 +29,7 @@ class Zone:
     third_party: str = ""
 
 
-NOUNS = "errors limits names hosts shared_hosts network policy spec"
+NOUNS = "errors limits names hosts shared_hosts network policy denial spec"
 BOUNDARY_PARTS = (
     "boundaries.base boundaries.snapshot boundaries.forks boundaries.pipes boundaries.processes boundaries.stderr "
     "boundaries.life"
@@ -129,7 +129,19 @@ ZONES = {
     "__main__": Zone("cli", "python -m dayfly"),
 }
 
-PORTABLE = ("dayfly", "errors", "limits", "names", "hosts", "shared_hosts", "network", "policy", "spec", "client")
+PORTABLE = (
+    "dayfly",
+    "errors",
+    "limits",
+    "names",
+    "hosts",
+    "shared_hosts",
+    "network",
+    "policy",
+    "denial",
+    "spec",
+    "client",
+)
 """Zones that must be importable where there is no Linux: a client of a server elsewhere."""
 
 LINUX_ONLY = frozenset(

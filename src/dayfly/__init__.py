@@ -47,8 +47,10 @@ if TYPE_CHECKING:
         UnsafeTree,
     )
     from dayfly.limits import Limits
+    from dayfly.network import Rule
     from dayfly.policy import DataMount, Policy
     from dayfly.spec import (
+        Denial,
         EndReason,
         Enforcement,
         Execution,
@@ -81,10 +83,11 @@ _HOMES = {
         "RuntimeTooOld", "SandboxEnded", "SandboxFileError", "SnapshotMismatch", "UnknownLanguage", "UnsafeTree",
     ),
     "limits": ("Limits",),
+    "network": ("Rule",),
     "policy": ("DataMount", "Policy"),
     "spec": (
-        "EndReason", "Enforcement", "Execution", "ExecutionError", "FileInfo", "FileKind", "LimitReport", "Outcome",
-        "ProcessInfo", "ProcessResult", "Result", "Usage",
+        "Denial", "EndReason", "Enforcement", "Execution", "ExecutionError", "FileInfo", "FileKind", "LimitReport",
+        "Outcome", "ProcessInfo", "ProcessResult", "Result", "Usage",
     ),
 }  # fmt: skip
 """Where each public name lives. A test holds this against the imports above."""
@@ -110,6 +113,7 @@ __all__ = [
     "Contexts",
     "DataMount",
     "DayflyError",
+    "Denial",
     "EndReason",
     "Enforcement",
     "Execution",
@@ -141,6 +145,7 @@ __all__ = [
     "ProcessInfo",
     "ProcessResult",
     "Result",
+    "Rule",
     "RuntimeMissing",
     "RuntimeTooOld",
     "Sandbox",

@@ -22,8 +22,11 @@ __all__ = [
     "Network",
     "Protocol",
     "Rule",
+    "host_pattern",
     "lint",
     "parse_network",
+    "private_range",
+    "within",
 ]
 
 MOST_RULES = 256
@@ -85,17 +88,7 @@ class Rule(Checked):
     @field_validator("host")
     @classmethod
     def _one_spelling(cls, host: str) -> str:
-        star = "*." if host.startswith("*.") else ""
-        base = host[len(star) :]
-        if "*" in base:
-            raise Unfit(f"{host!a:.80} has a star where none may be", _ONE_STAR)
-        try:
-            name = canonical(base)
-        except BadHost as error:
-            raise Unfit(f"{host!a:.80} {error}", _remedy_for(base, error)) from None
-        if star and len(name) > LONGEST_NAME - 2:
-            raise Unfit(f"{host!a:.80} leaves no room for another label", "name the hosts themselves")
-        return star + name
+        return host_pattern(host)
 
     @field_validator("ports", mode="before")
     @classmethod
@@ -112,21 +105,7 @@ class Rule(Checked):
     @field_validator("private", mode="before")
     @classmethod
     def _inside_a_private_range(cls, value: object) -> object:
-        if value is None:
-            return None
-        try:
-            network = ipaddress.ip_network(value if isinstance(value, (IPv4Network, IPv6Network)) else str(value))
-        except ValueError:
-            raise Unfit(
-                f"not a network: {value!a:.80}", "write it as '10.1.2.0/24', with no bits behind the 24th"
-            ) from None
-        if not any(_within(network, one) for one in PRIVATE_RANGES):
-            ranges = ", ".join(str(one) for one in PRIVATE_RANGES)
-            raise Unfit(
-                f"{network} is not inside a private range",
-                f"give a part of one of {ranges}; public addresses need no private",
-            )
-        return network
+        return None if value is None else private_range(value)
 
     @model_validator(mode="after")
     def _findable(self) -> Rule:
@@ -138,6 +117,38 @@ class Rule(Checked):
             f"{self.host!r} is a single label, which means something else on every network",
             "write the whole name, such as 'api.example.com'; for a host of a private network add private = 'CIDR'",
         )
+
+
+def host_pattern(host: str) -> str:
+    """A rule's host in its one spelling. Raises ``Unfit``."""
+    star = "*." if host.startswith("*.") else ""
+    base = host[len(star) :]
+    if "*" in base:
+        raise Unfit(f"{host!a:.80} has a star where none may be", _ONE_STAR)
+    try:
+        name = canonical(base)
+    except BadHost as error:
+        raise Unfit(f"{host!a:.80} {error}", _remedy_for(base, error)) from None
+    if star and len(name) > LONGEST_NAME - 2:
+        raise Unfit(f"{host!a:.80} leaves no room for another label", "name the hosts themselves")
+    return star + name
+
+
+def private_range(value: object) -> IPv4Network | IPv6Network:
+    """A range of private addresses, from text. Raises ``Unfit``."""
+    try:
+        network = ipaddress.ip_network(value if isinstance(value, (IPv4Network, IPv6Network)) else str(value))
+    except ValueError:
+        raise Unfit(
+            f"not a network: {value!a:.80}", "write it as '10.1.2.0/24', with no bits behind the 24th"
+        ) from None
+    if not any(within(network, one) for one in PRIVATE_RANGES):
+        ranges = ", ".join(str(one) for one in PRIVATE_RANGES)
+        raise Unfit(
+            f"{network} is not inside a private range",
+            f"give a part of one of {ranges}; public addresses need no private",
+        )
+    return network
 
 
 _HOW_PORTS = f"write ports = [443]: 1 to {MOST_PORTS} whole numbers from 1 to 65535"
@@ -153,7 +164,8 @@ def _remedy_for(host: str, error: BadHost) -> str:
     return _NAME_ALONE
 
 
-def _within(network: IPv4Network | IPv6Network, other: IPv4Network | IPv6Network) -> bool:
+def within(network: IPv4Network | IPv6Network, other: IPv4Network | IPv6Network) -> bool:
+    """Whether ``network`` is a part of ``other``."""
     if isinstance(network, IPv4Network):
         return isinstance(other, IPv4Network) and network.subnet_of(other)
     return isinstance(other, IPv6Network) and network.subnet_of(other)

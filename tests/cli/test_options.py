@@ -9,7 +9,7 @@ import pytest
 from dayfly import InputError, PolicyError
 from dayfly.cli.images import default_name
 from dayfly.cli.inputs import checked_inputs
-from dayfly.cli.options import environment_of, policy_of
+from dayfly.cli.options import environment_of, policy_of, rules_of
 from dayfly.cli.run import _source
 from dayfly.cli.statement import MAX_STATEMENT, check_size, is_complete, statements
 from dayfly.limits import MIB
@@ -69,6 +69,51 @@ def test_a_wrong_limit_is_named_as_it_was_written(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match=r"^--cpus .*--memory .*--timeout ") as caught:
         policy_of(file, image=None, timeout=-1, memory="1MiB", cpus=0)
     assert "limits." not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("item", "rules"),
+    [
+        ("pypi.org", [("pypi.org", (443,), "tls")]),
+        ("PyPI.org.:8443", [("pypi.org", (8443,), "tls")]),
+        ("*.example.com:443,8443", [("*.example.com", (443, 8443), "tls")]),
+        ("example.com:80", [("example.com", (80,), "http")]),
+        ("example.com:80,443", [("example.com", (443,), "tls"), ("example.com", (80,), "http")]),
+    ],
+)
+def test_a_name_is_allowed_on_its_ports(item: str, rules: list[tuple[str, tuple[int, ...], str]]) -> None:
+    assert [(rule.host, rule.ports, rule.protocol) for rule in rules_of(item)] == rules
+
+
+@pytest.mark.parametrize(
+    "item",
+    ["", ":443", "a.example.com:", "a.example.com:x", "a.example.com:0", "a.example.com:70000", "a.example.com:443,443", "*",
+     "*.com", "10.0.0.1", "[::1]:443", "https://a.example.com", "a.example.com:٤", "a.example.com:-1", "\x1b.example.com"],
+)  # fmt: skip
+def test_what_cannot_be_allowed_is_told_as_it_was_written(item: str) -> None:
+    with pytest.raises(PolicyError, match=r"^--allow") as refused:
+        policy_of(None, image=None, timeout=None, memory=None, cpus=None, allow=["pypi.org", item])
+    assert refused.value.remedy
+    assert refused.value.message.isprintable()
+
+
+def test_what_the_file_and_the_options_allow_adds_up(tmp_path: Path) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text('[[network]]\nhost = "db"\nports = [5432]\nprotocol = "postgres"\nprivate = "10.0.0.0/8"\n')
+
+    def hosts(allow: list[str] | None) -> list[str]:
+        found = policy_of(file, image=None, timeout=None, memory=None, cpus=None, allow=allow).network
+        return [] if found == "none" else [rule.host for rule in found]
+
+    assert hosts(None) == ["db"]
+    assert hosts(["pypi.org", "files.pythonhosted.org"]) == ["db", "pypi.org", "files.pythonhosted.org"]
+    with pytest.raises(PolicyError, match="rules 1 and 2 are both for"):
+        hosts(["pypi.org", "pypi.org"])
+    file.write_text('network = "none"\n')
+    assert hosts(["pypi.org"]) == ["pypi.org"]
+    file.write_text('network = "all"\n')
+    with pytest.raises(PolicyError, match="neither 'none' nor a list"):
+        hosts(["pypi.org"])
 
 
 def test_a_statement_without_an_end_is_refused() -> None:

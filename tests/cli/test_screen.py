@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dayfly import Execution, Outcome, Result
-from dayfly.cli.screen import Screen, tell_limits, tell_outcome
+from dayfly import Denial, Execution, Outcome, Result
+from dayfly.cli.screen import MOST_DENIALS, Screen, tell_cautions, tell_denials, tell_limits, tell_outcome
+from dayfly.network import parse_network
 from dayfly.spec import Enforcement, ExecutionError, LimitReport
 
 Capture = pytest.CaptureFixture[str]
@@ -68,3 +69,32 @@ def test_a_limit_that_nobody_keeps_is_always_told(capsys: Capture) -> None:
     assert capsys.readouterr().err == "limits: cpus NOT enforced\n"
     tell_limits(limits, watched=True)
     assert capsys.readouterr().err == "limits: disk watched (may be exceeded for a moment); cpus NOT enforced\n"
+
+
+def test_what_was_denied_is_told_in_one_line_each_that_commands_no_terminal(capsys: Capture) -> None:
+    tell_denials(
+        (
+            Denial("other.example.com", 443, "not_listed", "No rule names it.", "Ask.", count=3),
+            Denial("a\x1b]0;owned\x07\n", None, "not_listed", "\u202eit is\nnot listed", "", claimed=True),
+        )
+    )
+    assert capsys.readouterr() == (
+        "",
+        "denied: other.example.com:443: No rule names it. (asked 3 times)\n"
+        "denied: a\\x1b]0;owned\\x07 : \\u202eit is not listed\n",
+    )
+
+
+def test_a_run_that_tries_every_name_does_not_scroll_its_output_away(capsys: Capture) -> None:
+    tell_denials(tuple(Denial(f"{number}.example.com", 443, "not_listed", "no", "") for number in range(200)))
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == MOST_DENIALS + 1
+    assert lines[-1] == "denied: 180 more, which --json lists"
+
+
+def test_cautions_are_told_once(capsys: Capture) -> None:
+    rules = [{"host": "s3.amazonaws.com"}, {"host": "s3.amazonaws.com", "ports": [80]}, {"host": "api.example.com"}]
+    for network in ("none", rules):
+        tell_cautions(parse_network(network))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("note: s3.amazonaws.com: s3.amazonaws.com is an object store")

@@ -9,7 +9,7 @@ import pytest
 from dayfly import Sandbox
 from tests.client.lodge import Lodge, lodge
 from tests.client.room import Landlord
-from tests.machine import gvisor_with, image, short_directory
+from tests.machine import gvisor_with, image, local_names, short_directory
 from tests.server.house import House, house
 
 
@@ -17,7 +17,12 @@ from tests.server.house import House, house
 def server() -> Iterator[House]:
     """A real one, for all tests of this folder and those below."""
     image("python")
-    with gvisor_with("") as boundary, short_directory() as directory, house(boundary, directory) as running:
+    reach = {"names": local_names(), "private": ["127.0.0.0/8"]}
+    with (
+        gvisor_with("") as boundary,
+        short_directory() as directory,
+        house(boundary, directory, network=reach) as running,
+    ):
         yield running
 
 

@@ -10,6 +10,7 @@ from dayfly import (
     AsyncSandbox,
     Change,
     Commands,
+    Denial,
     EndReason,
     Execution,
     FileInfo,
@@ -23,6 +24,7 @@ from dayfly import (
     ProcessInfo,
     ProcessResult,
     Result,
+    Rule,
     Sandbox,
     Usage,
     Watch,
@@ -37,6 +39,9 @@ def blocking(sandbox: Sandbox) -> None:
     assert_type(sandbox.usage, Usage)
     assert_type(sandbox.end_reason, EndReason | None)
     assert_type(sandbox.explain(), dict[str, Any])
+    sandbox.set_network([Rule(host="a.example.com"), {"host": "b.example.com"}])
+    sandbox.set_network("none")
+    assert_type(sandbox.run_code("1").denied, tuple[Denial, ...])
     assert_type(sandbox.files, Files)
     assert_type(sandbox.files.read("a", limit=1), bytes)
     assert_type(sandbox.files.read_text("a"), str)

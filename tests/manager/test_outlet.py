@@ -33,11 +33,14 @@ class FakeGateway:
         self.on_closed: Callable[[str, Closed], None] = lambda sandbox, closed: None
         self.rules: dict[str, tuple[Rule, ...]] = {}
         self.closed = False
+        self.refuses = False
         self.hold = asyncio.Event()
         self.hold.set()
 
     async def _answer(self) -> None:
         await self.hold.wait()
+        if self.refuses:
+            raise HostError("it is of another version")
         if self.lost.is_set():
             raise HostError("the gateway is gone")
 
@@ -165,6 +168,26 @@ async def test_a_change_that_a_dying_gateway_did_not_take_counts_in_the_next(str
     street.all[0].die()
     await changing
     assert street.all[1].rules == {"one": OTHERS}
+
+
+@pytest.mark.parametrize("how", ["refused", "cancelled"])
+async def test_of_a_change_that_failed_only_what_was_taken_away_counts_later(street: Street, how: str) -> None:
+    await street.outlet.admit("one", RULES + OTHERS, lambda closed: None)
+    new = (*OTHERS, Rule(host="new.example.com"))
+    street.all[0].refuses = how == "refused"
+    if how == "cancelled":
+        street.all[0].hold.clear()
+    changes = [asyncio.ensure_future(street.outlet.admit(name, new, lambda closed: None)) for name in ("one", "two")]
+    await asyncio.sleep(1)
+    for change in changes:
+        change.cancel()
+    await asyncio.wait(changes)
+    street.all[0].die()
+    await street.outlet.connect("one", "api.example.com", 443)
+    assert street.all[1].rules == {"one": OTHERS, "two": ()}
+    for name in ("one", "two"):
+        await street.outlet.withdraw(name)
+    assert street.all[1].rules == {}
 
 
 async def test_who_leaves_while_one_is_started_is_not_known_to_it(street: Street) -> None:

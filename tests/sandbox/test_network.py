@@ -11,6 +11,7 @@ import pytest
 
 from dayfly.egress.client import Closed, EgressDenied, EgressUnreachable
 from dayfly.egress.verdict import Denied
+from dayfly.errors import HostError, SandboxEnded
 from dayfly.network import Rule
 from dayfly.sandbox.denials import KEPT, Denials
 from dayfly.sandbox.network import MAX_CLAIMS, names_of
@@ -178,6 +179,70 @@ async def test_what_does_not_answer_is_unreachable_and_no_denial(problem: Except
             said = await word(asked)
         assert said.code == "unreachable"
         assert life._inside.denials.since(0) == ()
+
+
+async def test_a_change_is_what_the_policy_says_and_none_takes_everything_away() -> None:
+    told: list[Any] = []
+
+    async def script(asked: Asked) -> None:
+        told.append(asked.params["names"])
+        await asked.finish()
+
+    async with living(script) as (life, _):
+        way = MemoryWay()
+        await life.set_network((), way)  # type: ignore[arg-type]
+        assert (told, way.admitted, life.policy.network) == ([], [], "none"), "nobody is asked where there is nothing"
+        for rules in (RULES, RULES[:1], ()):
+            await life.set_network(rules, way)  # type: ignore[arg-type]
+            assert (way.admitted[-1], told[-1], life.policy.network) == (rules, names_of(rules), rules or "none")
+        assert way.withdrawn == [], "what was counted stays counted"
+    with pytest.raises(SandboxEnded):
+        await life.set_network(RULES, way)  # type: ignore[arg-type]
+    assert (len(way.admitted), way.withdrawn) == (3, [life.id])
+
+
+async def test_changes_come_one_after_the_other() -> None:
+    told: list[Any] = []
+
+    async def script(asked: Asked) -> None:
+        told.append(asked.params["names"])
+        await asyncio.sleep(1)
+        await asked.finish()
+
+    async with living(script) as (life, _):
+        way = MemoryWay()
+        changes = (RULES, RULES[:1], RULES[2:])
+        await asyncio.gather(*(life.set_network(rules, way) for rules in changes))  # type: ignore[arg-type]
+        assert told == [names_of(rules) for rules in changes]
+        assert life.policy.network == RULES[2:]
+
+
+async def test_an_agent_that_takes_no_names_keeps_nobody_waiting() -> None:
+    async def script(asked: Asked) -> None:
+        if asked.op == "network":
+            await asyncio.Event().wait()
+        await agreeing(asked)
+
+    async with living(script) as (life, _):
+        way = MemoryWay()
+        with pytest.raises(HostError, match="did not take its names"):
+            await life.set_network(RULES, way)  # type: ignore[arg-type]
+        assert (way.admitted, life.policy.network) == ([RULES], RULES), "the gateway has them"
+        assert (await life.execute("1")).ok
+
+
+async def test_what_the_gateway_did_not_take_is_not_what_the_policy_says() -> None:
+    way = MemoryWay()
+
+    async def refuse(*_: object) -> None:
+        raise HostError("it is gone")
+
+    way.admit = refuse  # type: ignore[method-assign]
+    async with living(agreeing) as (life, _):
+        with pytest.raises(HostError, match="gone"):
+            await life.set_network(RULES, way)  # type: ignore[arg-type]
+        assert life.policy.network == "none"
+    assert way.withdrawn == [life.id], "whatever it has of it goes"
 
 
 async def test_a_client_that_goes_takes_its_connection_along() -> None:

@@ -39,8 +39,12 @@ sandboxes = 5
 memory = "64GiB"
 cpu_seconds_per_day = 36000
 
+[network]
+names = ["api.example.com", "*.example.org"]
+private = ["10.1.0.0/16"]
+
 [templates.data]
-policy = {image = "data", limits = {memory = "512MiB"}}
+policy = {image = "data", limits = {memory = "512MiB"}, network = [{host = "db", private = "192.168.0.0/16"}]}
 spares = 3
 """
 
@@ -56,6 +60,8 @@ def test_a_whole_file(place: Path) -> None:
     assert (found.host, found.port, found.hosts) == ("0.0.0.0", 8443, {"box.example"}), "an option beats the file"
     assert found.caps_of("research").memory == 64 * GIB
     assert found.caps_of("anybody").sandboxes == 5
+    assert found.network.names == {"api.example.com", "*.example.org"}
+    assert [str(one) for one in found.network.private] == ["10.1.0.0/16"]
     assert (found.templates["data"].spares, found.templates["data"].policy.image) == (3, "data")
 
 

@@ -111,12 +111,41 @@ def test_a_policy_over_http_cannot_look_at_the_servers_files(client: httpx.Clien
     assert len(set(told)) == 1, "whether it exists must not show"
 
 
-def test_a_policy_over_http_cannot_name_the_servers_private_networks(client: httpx.Client) -> None:
-    for private in ("127.0.0.0/8", "10.0.0.0/8", "fd00::/8"):
-        rules = [{"host": "api.example.com"}, {"host": "db.example.com", "private": private}]
-        answer = client.post("/v1/sandboxes", json={"policy": {**TINY, "network": rules}})
-        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "policy_error")
-        assert "over HTTP no rule may name one" in answer.json()["error"]["message"]
+@pytest.mark.parametrize("rule", [{"host": "api.example.com"}, {"host": "db", "private": "10.0.0.0/8"}])
+def test_a_policy_over_http_leads_nowhere_unless_the_operator_says_so(
+    client: httpx.Client, sandbox: str, rule: dict[str, str]
+) -> None:
+    for answer in (
+        client.post("/v1/sandboxes", json={"policy": {**TINY, "network": [rule]}}),
+        client.post("/v1/conversations/far", json={"policy": {**TINY, "network": [rule]}}),
+        client.put(f"{sandbox}/network", json={"network": [rule]}),
+    ):
+        told = answer.json()["error"]
+        assert (answer.status_code, told["code"]) == (400, "policy_error")
+        assert "over HTTP no policy has a network here" in told["message"]
+        assert "operator" in told["remedy"]
+    assert client.put(f"{sandbox}/network", json={"network": []}).json()["policy"]["network"] == "none"
+
+
+@pytest.mark.parametrize(
+    "network", [None, "all", 1, {}, [1], [{}], [{"host": "*"}], [{"host": "127.0.0.1"}], [{"host": "com"}]]
+)
+def test_what_is_no_network_is_the_callers_error(client: httpx.Client, sandbox: str, network: object) -> None:
+    told = client.put(f"{sandbox}/network", json={"network": network})
+    assert told.status_code == 400
+    assert told.json()["error"]["code"] in ("input_error", "policy_error")
+
+
+def test_where_a_sandbox_may_lead_to_is_for_its_owner_to_say(server: House, client: httpx.Client, sandbox: str) -> None:
+    token = client.post(f"{sandbox}/token", json={"seconds": 60}).json()["token"]
+    asked = [
+        (server.with_secret(token), 403, "not_allowed"),
+        (server.client("t", "read"), 403, "not_allowed"),
+        (server.client("u"), 404, "no_such_sandbox"),
+    ]
+    for other, status, code in asked:
+        answer = other.put(f"{sandbox}/network", json={"network": "none"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
 
 
 @pytest.mark.parametrize(

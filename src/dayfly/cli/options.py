@@ -10,9 +10,21 @@ from typing import Annotated, Any
 import typer
 
 from dayfly.errors import InputError, PolicyError
+from dayfly.network import Rule
 from dayfly.policy import Policy, parse_policy
 
-__all__ = ["Cpus", "Env", "ImageName", "Memory", "PolicyFile", "Timeout", "Verbose", "environment_of", "policy_of"]
+__all__ = [
+    "Allow",
+    "Cpus",
+    "Env",
+    "ImageName",
+    "Memory",
+    "PolicyFile",
+    "Timeout",
+    "Verbose",
+    "environment_of",
+    "policy_of",
+]
 
 Timeout = Annotated[float | None, typer.Option(help="Wall seconds that a run may take (default 60).")]
 Memory = Annotated[str | None, typer.Option(help="Memory for everything inside, such as 512MiB (default 1GiB).")]
@@ -25,13 +37,26 @@ Env = Annotated[
     typer.Option(metavar="KEY=VALUE", help="Environment variable inside; everything there can read it."),
 ]
 
+Allow = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="HOST[:PORT,...]", help="A name that code inside may connect to (default port 443); again for more."
+    ),
+]
+
 _OPTIONS = {"memory": "--memory", "cpus": "--cpus", "run_seconds": "--timeout"}
 _MARGIN = 60.0  # seconds of lifetime around a long run, for what goes in before and comes out after
 _POLICY_CAP = 1024 * 1024  # bytes of a policy file: more is a mistake
 
 
 def policy_of(
-    file: Path | None, *, image: str | None, timeout: float | None, memory: str | None, cpus: float | None
+    file: Path | None,
+    *,
+    image: str | None,
+    timeout: float | None,
+    memory: str | None,
+    cpus: float | None,
+    allow: list[str] | None = None,
 ) -> Policy:
     """The policy in ``file`` (or the defaults), changed by the options. Raises ``PolicyError`` or ``InputError``."""
     data = _read(file) if file else {}
@@ -42,6 +67,8 @@ def policy_of(
     limits.update({name: value for name, value in given.items() if value is not None})
     if image is not None:
         data["image"] = image
+    if allow:
+        data["network"] = _both(data.get("network", "none"), [rule for item in allow for rule in rules_of(item)])
     policy = _parse(data, file, {_OPTIONS[name]: name for name, value in given.items() if value is not None})
     return _with_room_for(policy, timeout) if timeout is not None else policy
 
@@ -57,6 +84,30 @@ def _parse(data: dict[str, Any], file: Path | None, options: dict[str, str]) -> 
         of_file = any(not part.startswith("--") for part in message.split("; "))
         place = f"{file}: " if file and of_file else ""
         raise PolicyError(f"{place}{message}", remedy=error.remedy) from error
+
+
+def _both(of_file: object, allowed: list[Rule]) -> object:
+    """The rules of the file, and those of ``--allow`` after them."""
+    if of_file == "none":
+        return allowed
+    return [*of_file, *allowed] if isinstance(of_file, list) else of_file  # that is refused
+
+
+def rules_of(item: str) -> list[Rule]:
+    """``HOST[:PORT,...]``: a rule for port 80, which speaks http, and one for all others. Raises ``PolicyError``."""
+    parts = _HOST_AND_PORTS.fullmatch(item)
+    if parts is None:
+        raise PolicyError(f"--allow {item!a:.100}: not HOST, nor HOST:PORT,PORT", remedy=_HOW_ALLOW)
+    ports = [int(port) for port in (parts["ports"] or "443").split(",")]
+    groups = [[port for port in ports if (port == 80) is plain] for plain in (False, True)]
+    try:
+        return [Rule(host=parts["host"], ports=tuple(group)) for group in groups if group]
+    except PolicyError as error:
+        raise PolicyError(f"--allow {item!a:.100}: {error.message}", remedy=error.remedy) from error
+
+
+_HOST_AND_PORTS = re.compile(r"(?P<host>[^:]+)(:(?P<ports>[0-9]{1,9}(,[0-9]{1,9})*))?")
+_HOW_ALLOW = "for example --allow pypi.org, or --allow example.com:80,8443"
 
 
 def _with_room_for(policy: Policy, timeout: float) -> Policy:

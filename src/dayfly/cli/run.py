@@ -16,9 +16,20 @@ from dayfly import Sandbox
 from dayfly.cli.endings import Ending, ending_of, guarded, note, say
 from dayfly.cli.inputs import checked_inputs
 from dayfly.cli.machine import image_of, language_in
-from dayfly.cli.options import Cpus, Env, ImageName, Memory, PolicyFile, Timeout, Verbose, environment_of, policy_of
+from dayfly.cli.options import (
+    Allow,
+    Cpus,
+    Env,
+    ImageName,
+    Memory,
+    PolicyFile,
+    Timeout,
+    Verbose,
+    environment_of,
+    policy_of,
+)
 from dayfly.cli.saving import Saved, Saver, checked_directory
-from dayfly.cli.screen import Screen, tell_limits, tell_outcome
+from dayfly.cli.screen import Screen, tell_cautions, tell_denials, tell_limits, tell_outcome
 from dayfly.errors import InputError
 from dayfly.limits import MIB
 from dayfly.policy import Policy
@@ -52,6 +63,7 @@ def run(
     cpus: Cpus = None,
     image: ImageName = None,
     policy: PolicyFile = None,
+    allow: Allow = None,
     verbose: Verbose = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON instead of the output.")] = False,
     explain: Annotated[
@@ -62,13 +74,14 @@ def run(
 
     Hidden files are not brought back, nor anything but regular files.
     """
-    rules = policy_of(policy, image=image, timeout=timeout, memory=memory, cpus=cpus)
+    rules = policy_of(policy, image=image, timeout=timeout, memory=memory, cpus=cpus, allow=allow)
     if explain:
         return _explain(rules)
     source = _source(file, code, language)
     source = _Source(source.code, language_in(image_of(rules.image), source.language))
     variables = environment_of(env)
     job = _Job(source, checked_inputs(inputs, rules.limits.disk), checked_directory(out), variables)
+    tell_cautions(rules.network)
     with Sandbox(rules, env=job.env) as sandbox:
         execution, saved = job.do(sandbox, Screen(saving=out is not None) if not as_json else None)
     if as_json:
@@ -157,6 +170,7 @@ def _explain(rules: Policy) -> int:
 
 def _tell(execution: Execution, saved: list[Saved], out: Path | None, verbose: bool) -> None:
     tell_outcome(execution)
+    tell_denials(execution.denied)
     for one in saved:
         note(f"saved {out}/{one.name} ({one.size} bytes)")
     tell_limits(execution.limits, watched=verbose or ending_of(execution) is Ending.LIMIT)
@@ -167,6 +181,7 @@ def _as_json(execution: Execution, saved: list[Saved]) -> dict[str, Any]:
     found["results"] = [_result(result) for result in execution.results]
     found["error"] = dataclasses.asdict(execution.error) if execution.error else None
     found["limits"] = [dataclasses.asdict(limit) for limit in execution.limits]
+    found["denied"] = [dataclasses.asdict(one) for one in execution.denied]
     found["files"] = [dataclasses.asdict(one) for one in saved]
     return found
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TextIO
+from typing import Literal, TextIO
 
 from dayfly.cli.endings import note, writing
 from dayfly.cli.printable import LineKeeper
 from dayfly.cli.saving import SAVABLE
-from dayfly.spec import Enforcement, Execution, ExecutionError, LimitReport, Outcome, Result
+from dayfly.network import Rule, lint
+from dayfly.spec import Denial, Enforcement, Execution, ExecutionError, LimitReport, Outcome, Result
 
-__all__ = ["Screen", "tell_limits", "tell_outcome"]
+__all__ = ["Screen", "tell_cautions", "tell_denials", "tell_limits", "tell_outcome"]
+
+MOST_DENIALS = 20
+"""Told of one run: a program that tries every name there is should not scroll its own output away."""
 
 _PICTURES = ("image/png", "image/jpeg", "image/svg+xml", "application/pdf")
 
@@ -93,6 +97,26 @@ def tell_outcome(execution: Execution) -> None:
         parts.append(f"{execution.dropped} bytes of output dropped")
     if parts:
         note("; ".join(parts))
+
+
+def tell_cautions(rules: Literal["none"] | tuple[Rule, ...]) -> None:
+    """A line for each thing that whoever wrote the rules should know."""
+    for told in dict.fromkeys(f"{one.host}: {one.reason} {one.remedy}" for one in lint(rules)):
+        _note_line(f"note: {told}")
+
+
+def tell_denials(denied: tuple[Denial, ...]) -> None:
+    """A line for each destination that the code asked for and did not get."""
+    for one in denied[:MOST_DENIALS]:
+        place = one.host if one.port is None else f"{one.host}:{one.port}"
+        times = f" (asked {one.count} times)" if one.count > 1 else ""
+        _note_line(f"denied: {place}: {one.reason}{times}")
+    if len(denied) > MOST_DENIALS:
+        note(f"denied: {len(denied) - MOST_DENIALS} more, which --json lists")
+
+
+def _note_line(text: str) -> None:
+    note(" ".join(text.split()))  # whatever names are in it
 
 
 def tell_limits(limits: tuple[LimitReport, ...], *, watched: bool) -> None:

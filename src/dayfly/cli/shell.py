@@ -14,8 +14,19 @@ import typer
 from dayfly import Sandbox
 from dayfly.cli.endings import Ending, ending_of, guarded, note
 from dayfly.cli.machine import image_of, language_in
-from dayfly.cli.options import Cpus, Env, ImageName, Memory, PolicyFile, Timeout, Verbose, environment_of, policy_of
-from dayfly.cli.screen import Screen, tell_limits, tell_outcome
+from dayfly.cli.options import (
+    Allow,
+    Cpus,
+    Env,
+    ImageName,
+    Memory,
+    PolicyFile,
+    Timeout,
+    Verbose,
+    environment_of,
+    policy_of,
+)
+from dayfly.cli.screen import Screen, tell_cautions, tell_denials, tell_limits, tell_outcome
 from dayfly.cli.statement import MAX_STATEMENT, check_size, is_leaving, is_whole, statements
 from dayfly.spec import Execution, Outcome
 
@@ -34,11 +45,13 @@ def shell(
     cpus: Cpus = None,
     image: ImageName = None,
     policy: PolicyFile = None,
+    allow: Allow = None,
     verbose: Verbose = False,
 ) -> int:
     """A prompt whose variables stay until you leave. Ctrl-C interrupts a run, Ctrl-D leaves."""
-    rules = policy_of(policy, image=image, timeout=timeout, memory=memory, cpus=cpus)
+    rules = policy_of(policy, image=image, timeout=timeout, memory=memory, cpus=cpus, allow=allow)
     language = language_in(image_of(rules.image), language)
+    tell_cautions(rules.network)
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     with Sandbox(rules, env=environment_of(env)) as sandbox:
         if not terminal:
@@ -93,6 +106,7 @@ def _run(sandbox: Sandbox, language: str, statement: str) -> Execution:
     )
     screen.finish(execution)
     tell_outcome(execution)
+    tell_denials(execution.denied)
     return execution
 
 

@@ -6,8 +6,9 @@ All of it is asyncio, on one loop. Text from inside is hostile; it is decoded on
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
+from dayfly.network import Rule
 from dayfly.policy import Policy
 from dayfly.spec import (
     EndReason,
@@ -159,7 +160,7 @@ class Elsewhere(Protocol):
     waiting (``usage``, ``end_reason``) may be out of date."""
 
     async def refresh(self) -> None:
-        """Make ``usage`` and ``end_reason`` true as of now."""
+        """Make ``usage``, ``end_reason`` and ``policy`` true as of now."""
         ...
 
     async def leave(self) -> None:
@@ -173,6 +174,10 @@ class Opener(Protocol):
     async def open(self, policy: Policy, *, env: Mapping[str, str] | None = None) -> Backend: ...
     async def pause(self, sandbox: str, *, seconds: float) -> object:
         """Stop it with its memory: its backend has ended with the reason ``PAUSED``."""
+        ...
+
+    async def set_network(self, sandbox: str, rules: Literal["none"] | tuple[Rule, ...]) -> None:
+        """What it may reach from now on: its backend's ``policy`` says so."""
         ...
 
     async def resume(self, sandbox: str) -> Backend: ...

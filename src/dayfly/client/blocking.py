@@ -107,7 +107,7 @@ class Port(Closing[AsyncPort]):
 
 
 class Sandbox(Closing[AsyncSandbox]):
-    """A disposable sandbox: own kernel, no network, no credentials, a short life.
+    """A disposable sandbox: own kernel, no network but what its policy names, no credentials, a short life.
 
     ``policy`` is a ``Policy``, the same as a dictionary, or ``None`` for the defaults; ``image`` replaces the policy's
     image; ``env`` is added to the environment of everything inside (it is readable there: no secrets). ``opener`` is what
@@ -171,6 +171,7 @@ class Sandbox(Closing[AsyncSandbox]):
     refresh = blocking(AsyncSandbox.refresh)
     run_code = blocking(AsyncSandbox.run_code)
     explain = blocking(AsyncSandbox.explain)
+    set_network = blocking(AsyncSandbox.set_network)
     pause = blocking(AsyncSandbox.pause)
     resume = blocking(AsyncSandbox.resume)
     fork = wrapping_each(AsyncSandbox.fork, lambda inner, bridge: _shell_of(Sandbox, inner, bridge))

@@ -6,9 +6,9 @@ import asyncio
 import inspect
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from dayfly.client.arguments import environment, positive, whole_number
 from dayfly.client.backend import Backend, Elsewhere, Opener
@@ -22,6 +22,7 @@ from dayfly.client.remote.asked import Asked, find_asked
 from dayfly.client.worker import Worker
 from dayfly.errors import DayflyError, InputError, SandboxEnded, UnknownLanguage
 from dayfly.limits import LONGEST_PAUSE, MOST_FORKS
+from dayfly.network import Rule, parse_network
 from dayfly.policy import Policy, parse_policy
 from dayfly.spec import EndReason, Execution, LimitReport, Result, Usage
 
@@ -29,7 +30,7 @@ __all__ = ["AsyncSandbox"]
 
 
 class AsyncSandbox:
-    """A disposable sandbox: own kernel, no network, no credentials, a short life.
+    """A disposable sandbox: own kernel, no network but what its policy names, no credentials, a short life.
 
     ``policy`` is a ``Policy``, the same as a dictionary, or ``None`` for the defaults; ``image`` replaces the policy's
     image; ``env`` is added to the environment of everything inside (it is readable there: no secrets). ``opener`` is what
@@ -250,6 +251,20 @@ class AsyncSandbox:
             except UnknownLanguage as error:
                 error.remedy = error.remedy or f"this image has {', '.join(backend.languages)}"
                 raise
+
+    async def set_network(self, rules: Literal["none"] | Sequence[Rule | Mapping[str, Any]]) -> None:
+        """What code may reach from now on, instead of what it could before: what ``Policy`` takes as ``network``, and nothing
+        else, so ``"none"`` or an empty list takes all away. Connections that no rule allows any more have ended when this
+        returns; those that are still allowed go on, and bytes that were counted stay counted.
+
+        Raises ``PolicyError``, ``SandboxEnded`` or ``HostError``.
+        """
+        backend, found = self._open(), parse_network(rules)
+        if backend.end_reason is not None:
+            raise SandboxEnded(backend.end_reason.value)
+        await self._made_by().set_network(backend.id, found)
+        if isinstance(backend, Elsewhere):
+            await backend.refresh()
 
     async def pause(self, seconds: float = LONGEST_PAUSE) -> None:
         """Stop it with its memory, which is kept encrypted on disk: until ``resume`` every call raises ``SandboxEnded`` with

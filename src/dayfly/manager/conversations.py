@@ -42,6 +42,7 @@ class Conversations(Generic[H]):
     def __init__(self) -> None:
         self._holders: dict[Key, asyncio.Task[H]] = {}
         self._watching: dict[Key, asyncio.Task[None]] = {}
+        self._asked: dict[Key, Policy] = {}  # what each was made from: its network may have been changed since
 
     def __len__(self) -> int:
         return len(self._holders)
@@ -61,12 +62,13 @@ class Conversations(Generic[H]):
             made = opening is None
             if opening is None:
                 opening = self._holders[key] = asyncio.ensure_future(self._create(key, create))
+                self._asked[key] = policy
                 opening.add_done_callback(_look)
             holder = await asyncio.shield(opening)
             if holder.end_reason is not None:  # it ended while we waited for our turn
                 self._forget(key, opening)
                 continue
-            if holder.policy != policy:
+            if policy not in (holder.policy, self._asked.get(key)):
                 raise InputError(
                     f"conversation {conversation!a:.80} has a sandbox with another policy",
                     remedy="use another conversation key, or close that sandbox first",
@@ -106,6 +108,7 @@ class Conversations(Generic[H]):
         if self._holders.get(key) is opening:
             del self._holders[key]
             self._watching.pop(key, None)
+            self._asked.pop(key, None)
 
 
 async def _at_once(holder: H) -> H:

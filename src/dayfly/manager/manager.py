@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from dayfly.boundaries.base import Boundary
 from dayfly.errors import HostError, InputError, NoSuchSandbox, PolicyError, SandboxEnded, SnapshotMismatch
@@ -17,11 +17,12 @@ from dayfly.manager.admission import Admission, Share
 from dayfly.manager.leased import clear_abandoned
 from dayfly.manager.outlet import Outlet
 from dayfly.manager.paused import Owner, Paused, Records
-from dayfly.manager.pauses import Pauses
+from dayfly.manager.pauses import Pauses, whole
 from dayfly.manager.recorded import RecordedLife
 from dayfly.manager.shelf import Shelf
 from dayfly.manager.spares import Spares
 from dayfly.manager.templates import PRESTART, Template
+from dayfly.network import Rule
 from dayfly.policy import Policy
 from dayfly.sandbox import Suspended
 from dayfly.spec import EndReason, Image, Mount, SandboxSpec
@@ -176,6 +177,12 @@ class Manager:
     ) -> Paused:
         """See ``Pauses.pause``."""
         return await self.pauses.pause(self._life(sandbox), owner, seconds=seconds, most=most)
+
+    async def set_network(self, sandbox: str, rules: Literal["none"] | tuple[Rule, ...]) -> None:
+        """What a live one may reach from now on, as ``Policy`` has accepted it; see ``NetworkCalls.set_network``. To the end,
+        even if the caller is cancelled. Raises ``NoSuchSandbox``, ``SandboxEnded``, ``HostError``, ``JournalUnwritable``."""
+        life = self._life(sandbox)
+        await whole(life.set_network(() if rules == "none" else rules, self._outlet))
 
     async def discard(self, sandbox: str) -> None:
         """See ``Pauses.discard``."""

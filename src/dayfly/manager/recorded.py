@@ -14,7 +14,8 @@ from dayfly.egress.client import Closed
 from dayfly.errors import DayflyError, SandboxEnded
 from dayfly.manager.ledger import Record
 from dayfly.manager.traffic import Traffic
-from dayfly.sandbox import ExecutionSink, Life
+from dayfly.network import Rule
+from dayfly.sandbox import ExecutionSink, Life, WayOut
 from dayfly.spec import Execution, ProcessResult, Result
 
 __all__ = ["RecordedLife"]
@@ -23,7 +24,7 @@ MAX_HEAD = 4096
 """Bytes of an output that are kept beside its digest."""
 
 MAX_NAMES = 16 * 1024
-"""Bytes of names of environment variables in one entry."""
+"""Bytes of names in one entry: of environment variables, of hosts."""
 
 MAX_NAME = 256
 """Characters of a language, a context or an error's name in one entry."""
@@ -230,6 +231,11 @@ class RecordedLife(Life):
         self._note_first("file.removed", {"path": str(path), "recursive": bool(options.get("recursive"))})
         return await super().remove(path, **options)
 
+    async def set_network(self, rules: tuple[Rule, ...], way: WayOut) -> None:
+        """See ``NetworkCalls.set_network``."""
+        self._note_first("network.changed", destinations(rules))
+        await super().set_network(rules, way)
+
     async def configure(self, env: Mapping[str, str]) -> None:
         """See ``Life.configure``. Names only: values may be secrets."""
         self._note_first("environment.set", {"count": len(env), "names": names_of(env)})
@@ -288,6 +294,18 @@ def names_of(env: Mapping[str, str]) -> list[str]:
             return [*found, "..."]
         found.append(name)
     return found
+
+
+def destinations(rules: tuple[Rule, ...]) -> dict[str, Any]:
+    """Where rules lead to: all that an entry has room for, and how many they are."""
+    found: list[dict[str, Any]] = []
+    room = MAX_NAMES
+    for rule in rules:
+        room -= len(rule.host) + 6 * len(rule.ports) + 24
+        if room < 0:
+            break
+        found.append({"host": rule.host, "ports": list(rule.ports)})
+    return {"count": len(rules), "rules": found}
 
 
 def _described(done: Execution) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Literal
 
 from dayfly.boundaries.base import CellEnd
 from dayfly.errors import AdmissionRefused, DayflyError, HostError, ImageNotFound, SandboxEnded, SnapshotMismatch
@@ -25,6 +26,7 @@ from dayfly.manager.recorded import RecordedLife
 from dayfly.manager.registry import Registration, Registry
 from dayfly.manager.requests import Requests
 from dayfly.manager.templates import Template
+from dayfly.network import Rule
 from dayfly.policy import Policy
 from dayfly.spec import EndReason
 
@@ -264,6 +266,11 @@ class Tenants:
         """Let it live for at least so long from now. Raises ``InputError`` beyond the policy's ``longest_seconds``."""
         registration.life.extend(seconds)
         self._note(registration, "sandbox.extended", {"seconds": seconds})
+
+    async def set_network(self, registration: Registration, rules: Literal["none"] | tuple[Rule, ...]) -> None:
+        """What it may reach from now on. Raises ``SandboxEnded``, ``HostError``, ``JournalUnwritable``."""
+        registration.require_live()  # nobody's end waits for this: the agent has to answer
+        await self._manager.set_network(registration.life.id, rules)
 
     async def end(self, registration: Registration, reason: EndReason = EndReason.STOPPED, detail: str = "") -> None:
         """When this returns nothing of it is left, on the disk either. Idempotent. Raises ``HostError``."""

@@ -6,6 +6,7 @@ here, and everything about time and ends is decided by the host's clock and the 
 
 from dayfly.sandbox.executions import ExecutionSink
 from dayfly.sandbox.life import Life
+from dayfly.sandbox.network import WayOut
 from dayfly.sandbox.snapshot import Suspended
 
-__all__ = ["ExecutionSink", "Life", "Suspended"]
+__all__ = ["ExecutionSink", "Life", "Suspended", "WayOut"]

@@ -66,6 +66,7 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, NetworkCalls, Sna
         self.spec = spec
         self._cpu_before = 0.0  # of lives that this one goes on with
         self._policy = policy
+        self._changing = asyncio.Lock()  # what it may reach
         self._end: CellEnd | None = None
         self._gone = asyncio.Event()
         self._deadlines = Deadlines(spec.limits, opened=now, last_call=now)

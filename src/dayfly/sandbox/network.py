@@ -7,12 +7,12 @@ agent says of names that it refused by itself is a claim.
 from __future__ import annotations
 
 import asyncio
-from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from dayfly.egress.client import Closed, EgressDenied, EgressUnreachable, Tunnel
 from dayfly.egress.verdict import Denied
+from dayfly.errors import HostError, SandboxEnded
 from dayfly.network import Rule
 from dayfly.policy import Policy
 from dayfly.sandbox.accepted import Accepted
@@ -24,7 +24,7 @@ from dayfly.wire import operations as ops
 from dayfly.wire.errors import RemoteProtocolError
 from dayfly.wire.messages import Data, Eof
 
-__all__ = ["Network", "NetworkCalls", "names_of"]
+__all__ = ["Network", "NetworkCalls", "WayOut", "names_of"]
 
 READ = 256 * 1024
 """Bytes taken from a tunnel at once: what a frame to the agent carries."""
@@ -33,6 +33,10 @@ MAX_CLAIMS = 100
 """Names in one report of the agent's."""
 
 ADD_A_RULE = "ask whoever runs this sandbox to add a rule for it, or go without"
+
+TELL_SECONDS = 30.0
+"""For the agent to listen for other names. That takes some milliseconds, and waits for a snapshot; but one that never answers
+must not keep its owner waiting. The gateway has the rules before."""
 
 MAX_HOST = 253
 """Characters of a name."""
@@ -133,28 +137,53 @@ class NetworkCalls:
 
     _inside: Inside
     _policy: Policy
+    _changing: asyncio.Lock
     _network: Network | None = None
 
     @property
-    @abstractmethod
-    def end_reason(self) -> EndReason | None: ...
+    def id(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def end_reason(self) -> EndReason | None:
+        raise NotImplementedError
 
     async def set_network(self, rules: tuple[Rule, ...], way: WayOut) -> None:
-        """What can be reached from now on, instead of what could be before. Raises ``HostError``, ``SandboxEnded``."""
-        inside = self._inside
-        if self._network is None:
-            self._network = Network(inside.link, str(self.id), way, inside.denials)  # type: ignore[attr-defined]
+        """What can be reached from now on, instead of what could be before; ``policy`` says so. Connections that no rule
+        allows any more have ended when this returns. Raises ``HostError``, ``SandboxEnded``."""
+        async with self._changing:
+            if self.end_reason is not None:
+                raise SandboxEnded(self.end_reason.value)
+            if not rules and self._network is None:  # it has none, and needs no gateway to be told so
+                return
+            with self._inside.call():
+                await self._admit(rules, way)
+                await self._tell_names(rules)
+
+    async def _admit(self, rules: tuple[Rule, ...], way: WayOut) -> None:
+        if self._network is None:  # first: its end withdraws whatever becomes of this
+            self._network = Network(self._inside.link, self.id, way, self._inside.denials)
         try:
             await self._network.admit(rules, self.used)
-            self._policy = self._policy.model_copy(update={"network": rules or "none"})
+            self._policy = self._policy.model_copy(update={"network": rules or "none"})  # from here on it is so
         finally:
             if self.end_reason is not None:  # it ended meanwhile, and perhaps without its network
                 await self._network.end()
-        with inside.call():
-            try:
-                await (await inside.link.open(ops.NETWORK, {"names": names_of(rules)})).answer()
-            except FAILURES as caught:
-                raise await inside.error(caught) from None
+
+    async def _tell_names(self, rules: tuple[Rule, ...]) -> None:
+        try:
+            async with asyncio.timeout(TELL_SECONDS):
+                call = await self._inside.link.open(ops.NETWORK, {"names": names_of(rules)})
+                try:
+                    await call.answer()
+                finally:
+                    if not call.over:
+                        call.abandon()
+        except TimeoutError:
+            remedy = "what it may reach has changed all the same; try again, or end it"
+            raise HostError(f"the sandbox did not take its names within {TELL_SECONDS:g} s", remedy=remedy) from None
+        except FAILURES as caught:
+            raise await self._inside.error(caught) from None
 
     def used(self, closed: Closed) -> None:
         """A connection has ended."""

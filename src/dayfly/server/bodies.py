@@ -11,7 +11,7 @@ from dayfly.names import MAX_NAME
 from dayfly.server.keys import MAX_SECONDS
 
 __all__ = [
-    "Argv", "Environment", "EnvironmentBody", "ExecutionBody", "ExtendBody", "ForkBody", "KeyBody", "MkdirBody", "OpeningBody",
+    "Argv", "Environment", "EnvironmentBody", "ExecutionBody", "ExtendBody", "ForkBody", "KeyBody", "MkdirBody", "NetworkBody", "OpeningBody",
     "PathText", "PauseBody", "ProcessBody", "QuarantineBody", "RemoveBody", "RenameBody", "ResizeBody", "SignalBody", "TokenBody",
 ]  # fmt: skip
 
@@ -86,6 +86,12 @@ class TokenBody(Body):
 
 class EnvironmentBody(Body):
     env: Environment
+
+
+class NetworkBody(Body):
+    """``network``: as in a policy."""
+
+    network: Literal["none"] | list[dict[str, Any]]
 
 
 class QuarantineBody(Body):

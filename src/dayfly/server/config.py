@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from dayfly.errors import InputError, PolicyError
 from dayfly.limits import GIB, LONGEST_LIFE, MIB, MOST_PAUSED, ByteSize, Checked, Limits, Unfit
 from dayfly.policy import Policy
+from dayfly.server.reach import Reach
 
 __all__ = ["Configuration", "Overcommit", "TemplateEntry", "TenantCaps", "Tls", "load_configuration"]
 
@@ -132,6 +133,9 @@ class Configuration(Checked):
 
     ceilings: Ceilings = Ceilings()
     """The most that a policy over HTTP may ask for, limit by limit. Templates are the operator's, and may have more."""
+
+    network: Reach = Reach()
+    """Where a policy over HTTP may lead to. Templates may lead anywhere."""
 
     tenants: Mapping[str, TenantCaps] = {}
     templates: Mapping[str, TemplateEntry] = {}

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Header, Path
 from fastapi.requests import Request
 
 from dayfly.errors import InputError, PolicyError
-from dayfly.limits import Limits
 from dayfly.manager import Registration
+from dayfly.network import parse_network
 from dayfly.policy import Policy, parse_policy
 from dayfly.server.answers import Answer
 from dayfly.server.auth import Owned, Reader, Runner, Seen, Used
@@ -18,11 +18,13 @@ from dayfly.server.bodies import (
     EnvironmentBody,
     ExtendBody,
     ForkBody,
+    NetworkBody,
     OpeningBody,
     PauseBody,
     QuarantineBody,
     TokenBody,
 )
+from dayfly.server.config import Configuration
 from dayfly.server.errors import NoSuchTemplate
 from dayfly.server.services import HasServices, Services
 from dayfly.server.streams import unless_gone
@@ -154,6 +156,16 @@ async def environment(registration: Used, body: EnvironmentBody) -> Answer:
     return Answer(sandbox_view(registration))
 
 
+@routes.put("/sandboxes/{sandbox}/network", response_model=SandboxView)
+async def network(registration: Owned, body: NetworkBody, services: HasServices) -> Answer:
+    """What it may reach from now on, instead of what it could before. Connections that no rule allows any more are cut."""
+    ensure_live(registration)
+    rules = parse_network(body.network)
+    services.configuration.network.check(rules)
+    await services.tenants.set_network(registration, rules)
+    return Answer(sandbox_view(registration))
+
+
 @routes.post("/sandboxes/{sandbox}/token", response_model=TokenMade)
 async def token(registration: Owned, caller: Runner, body: TokenBody, services: HasServices) -> Answer:
     """A token with which this sandbox can be used, and nothing else done."""
@@ -191,7 +203,7 @@ def ensure_live(registration: Registration) -> Registration:
 def _policy(wanted: OpeningBody, services: Services) -> Policy:
     """Raises ``PolicyError``, ``InputError`` or ``NoSuchTemplate``."""
     if wanted.template is None:
-        return _foreign(wanted.policy or {}, services.configuration.ceilings)
+        return _foreign(wanted.policy or {}, services.configuration)
     if wanted.policy is not None:
         raise InputError("give a policy or a template, not both", remedy="leave one of them out")
     for template in services.tenants.templates:
@@ -200,7 +212,7 @@ def _policy(wanted: OpeningBody, services: Services) -> Policy:
     raise NoSuchTemplate(f"no template {wanted.template!a:.80}", remedy="GET /v1/templates lists those that are there")
 
 
-def _foreign(policy: dict[str, Any], ceilings: Limits) -> Policy:
+def _foreign(policy: dict[str, Any], configuration: Configuration) -> Policy:
     """A policy of somebody who may not read this machine's files (looking at a mount would already tell what exists), nor
     reach what lies around it, nor have more of it than the operator allows. Raises ``PolicyError``."""
     if policy.get("mounts"):
@@ -211,13 +223,9 @@ def _foreign(policy: dict[str, Any], ceilings: Limits) -> Policy:
     if policy.get("accept_unenforced"):
         raise PolicyError("which limits may go unenforced is for the server's operator to say", remedy="leave it out")
     parsed = parse_policy(policy)
-    if parsed.network != "none" and any(rule.private for rule in parsed.network):
-        raise PolicyError(
-            "private networks are those of the server's machine: over HTTP no rule may name one",
-            remedy="have the server's operator make a template with that rule",
-        )
+    configuration.network.check(parsed.network)
     for name, asked in parsed.limits:
-        most = getattr(ceilings, name)
+        most = getattr(configuration.ceilings, name)
         if asked > most:
             raise PolicyError(f"limits.{name} may be {most:g} here at most, not {asked:g}", remedy="ask for less")
     return parsed

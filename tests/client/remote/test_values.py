@@ -17,6 +17,7 @@ from dayfly.limits import Limits
 from dayfly.policy import Policy
 from dayfly.server.answers import json_bytes
 from dayfly.spec import (
+    Denial,
     EndReason,
     Enforcement,
     Execution,
@@ -33,13 +34,18 @@ from dayfly.spec import (
 
 LIMITS = (LimitReport("memory", 2.0**30, Enforcement.ENFORCED, "by a test"),)
 RESULT = Result({"text/plain": "x", "image/png": b"\x89PNG", "application/json": {"a": [1, None]}}, {"m": 1}, True)
+DENIED = (
+    Denial("other.example.com", 443, "not_listed", "no rule names it", "ask for one"),
+    Denial("caf\\xe9", None, "not_listed", "it is not on the list", "", claimed=True, count=3),
+)
 EXECUTION = Execution(
     Outcome.ERROR, error=ExecutionError("E", "v", "t"), execution_count=3, exit_code=1, limit="output", dropped=5,
     duration=0.5, cpu_seconds=0.25, state_survived=False, end_reason=EndReason.MEMORY_LIMIT, limits=LIMITS,
+    denied=DENIED,
 )  # fmt: skip
 INFO = FileInfo("caf\udce9", "/caf\udce9", FileKind.SYMLINK, 7, 0o755, -1.5, "to")
 PROCESS = ProcessInfo(7, ("a", "\udcff"), "/", running=False, pty=True, exit_code=None, signal=9)
-ENDED = ProcessResult(Outcome.TIMEOUT, signal=15, limit="run_seconds", duration=1.0)
+ENDED = ProcessResult(Outcome.TIMEOUT, signal=15, limit="run_seconds", duration=1.0, denied=DENIED)
 SANDBOX = {
     "id": "a" * 32, "state": "ready", "end_reason": None, "end_detail": "", "conversation": None, "template": None,
     "created": 1.0, "expires": 2.0, "policy": Policy(limits=Limits(memory="512MiB")).model_dump(mode="json"),
@@ -97,6 +103,15 @@ def test_limits_that_come_again_are_the_same_and_changed_ones_are_read_anew() ->
     for bad in (None, "memory", [{**other[0], "enforcement": "hoped for"}], [{**other[0], "value": -1}]):
         with pytest.raises(BadAnswer):
             values.read_limits(sent({**SANDBOX, "limits": bad}))
+
+
+def test_what_was_denied_is_bounded_and_an_older_server_says_nothing_of_it() -> None:
+    whole = json.loads(json_bytes(EXECUTION))
+    for bad in ("all", [1], [{}], [{**whole["denied"][0], "port": 65536}], whole["denied"] * 501):
+        with pytest.raises(BadAnswer):
+            values.read_execution(Fields({**whole, "denied": bad}, "a test"))
+    del whole["denied"]
+    assert values.read_execution(Fields(whole, "a test")).denied == ()
 
 
 def test_more_fields_than_this_client_knows_are_left_alone() -> None:

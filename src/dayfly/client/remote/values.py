@@ -14,6 +14,7 @@ from dayfly.client.remote.failures import BadAnswer
 from dayfly.errors import PolicyError
 from dayfly.policy import AS_KEPT, Policy
 from dayfly.spec import (
+    Denial,
     EndReason,
     Enforcement,
     Execution,
@@ -49,6 +50,9 @@ __all__ = [
 E = TypeVar("E", bound=StrEnum)
 
 MOST = 2**63 - 1
+
+MOST_DENIALS = 1000
+"""Of one run: a server remembers the last 200."""
 
 BINARY_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"})
 """What of a result travels as base64."""
@@ -245,6 +249,29 @@ def read_execution(one: Fields, *, stdout: str = "", stderr: str = "", results: 
         cpu_seconds=one.number("cpu_seconds"),
         end_reason=read_end(one),
         limits=read_limits(one),
+        denied=_denials(one),
+    )
+
+
+def _denials(one: Fields) -> tuple[Denial, ...]:
+    """A server that is older than they are says nothing of them."""
+    if not one.has("denied"):
+        return ()
+    rows = one.rows("denied")
+    if len(rows) > MOST_DENIALS:
+        raise BadAnswer(f"more than {MOST_DENIALS} denials in one answer")
+    return tuple(map(_denial, rows))
+
+
+def _denial(one: Fields) -> Denial:
+    return Denial(
+        host=one.text("host"),
+        port=one.whole("port", most=65535) if one.has("port") else None,
+        code=one.text("code"),
+        reason=one.text("reason"),
+        remedy=one.text("remedy"),
+        claimed=one.flag("claimed"),
+        count=one.whole("count"),
     )
 
 
@@ -288,6 +315,7 @@ def read_process_result(one: Fields, stdout: bytes, stderr: bytes) -> ProcessRes
         dropped=one.whole("dropped"),
         duration=one.number("duration"),
         end_reason=read_end(one),
+        denied=_denials(one),
     )
 
 

@@ -1,0 +1,64 @@
+"""Where policies over HTTP may lead to: nowhere, unless the operator says so."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network, IPv6Network
+from typing import Literal
+
+from pydantic import field_validator
+
+from dayfly.errors import PolicyError
+from dayfly.limits import Checked
+from dayfly.network import Rule, host_pattern, private_range, within
+
+__all__ = ["Reach"]
+
+ANY = "*"
+
+
+class Reach(Checked):
+    """What rules over HTTP may name. Templates are the operator's, and may have any. Raises ``PolicyError``."""
+
+    names: frozenset[str] = frozenset()
+    """Hosts as in a rule: ``api.example.com``; ``*.example.com`` for exactly one label more, also as a rule of that very
+    spelling. ``*`` is any name at public addresses."""
+
+    private: frozenset[IPv4Network | IPv6Network] = frozenset()
+    """Of which a rule's own ``private`` may be a part. Its name must be listed too, since whoever may choose the name
+    chooses the address: ``*`` is not enough."""
+
+    @field_validator("names")
+    @classmethod
+    def _one_spelling(cls, names: frozenset[str]) -> frozenset[str]:
+        return frozenset(name if name == ANY else host_pattern(name) for name in names)
+
+    @field_validator("private", mode="before")
+    @classmethod
+    def _private_ranges(cls, ranges: object) -> object:
+        return [private_range(one) for one in ranges] if isinstance(ranges, (list, tuple, set, frozenset)) else ranges
+
+    def check(self, rules: Literal["none"] | tuple[Rule, ...]) -> None:
+        """Raises ``PolicyError`` for what goes beyond it."""
+        for index, rule in enumerate(() if rules == "none" else rules):
+            if not self._names(rule):
+                raise PolicyError(f"network[{index}]: {self._refusal(rule)}", remedy=_ASK)
+            if rule.private is not None and not any(within(rule.private, one) for one in self.private):
+                message = f"network[{index}]: over HTTP no rule may have private = {str(rule.private)!r} here"
+                raise PolicyError(message, remedy=_ASK_FOR_RANGE)
+
+    def _names(self, rule: Rule) -> bool:
+        starred = rule.host if rule.host.startswith("*.") else "*." + rule.host.partition(".")[2]
+        return not self.names.isdisjoint({rule.host, starred}) or (ANY in self.names and rule.private is None)
+
+    def _refusal(self, rule: Rule) -> str:
+        if not self.names:
+            return "over HTTP no policy has a network here"
+        if ANY in self.names:
+            return f"{rule.host!a} with private is not a name that a policy over HTTP may have here"
+        return f"{rule.host!a} is not a name that a policy over HTTP may have here"
+
+
+_ASK = (
+    "the server's operator can list the name ([network] names in its configuration), or make a template with this rule"
+)
+_ASK_FOR_RANGE = "the server's operator can list the range ([network] private in its configuration), or make a template with this rule"
