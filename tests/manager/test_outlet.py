@@ -3,88 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from dayfly.egress.client import Closed, EgressDenied, Gateway
-from dayfly.egress.verdict import Denied
+from dayfly.egress.client import Closed, EgressDenied
 from dayfly.errors import HostError
-from dayfly.manager.outlet import MOST_REMEMBERED, RESTART_SECONDS, WITHDRAW_SECONDS, Outlet
+from dayfly.manager.outlet import MOST_REMEMBERED, RESTART_SECONDS, WITHDRAW_SECONDS
 from dayfly.network import Rule
+from tests.manager.street import ENDED, FakeGateway, Street
 
 RULES = (Rule(host="files.example.com"),)
 OTHERS = (Rule(host="api.example.com"),)
-ENDED = Closed("files.example.com", 443, 0, "93.184.216.34", 10, 20, 1.0, "done")
 
 
 def nobody(closed: Closed) -> None:
     raise AssertionError("nobody is to be told")
-
-
-class FakeGateway:
-    """Writes down what it is asked. ``hold``: answers come when it is set."""
-
-    def __init__(self, street: Street) -> None:
-        self.street = street
-        self.lost = asyncio.Event()
-        self.on_closed: Callable[[str, Closed], None] = lambda sandbox, closed: None
-        self.rules: dict[str, tuple[Rule, ...]] = {}
-        self.closed = False
-        self.hold = asyncio.Event()
-        self.hold.set()
-
-    async def _answer(self) -> None:
-        await self.hold.wait()
-        if self.lost.is_set():
-            raise HostError("the gateway is gone")
-
-    async def admit(self, sandbox: str, rules: tuple[Rule, ...]) -> None:
-        await self._answer()
-        self.rules[sandbox] = rules
-
-    async def withdraw(self, sandbox: str) -> None:
-        await self.hold.wait()
-        if self.rules.pop(sandbox, None) and not self.lost.is_set():
-            self.on_closed(sandbox, ENDED)
-
-    async def connect(self, sandbox: str, host: str, port: int) -> Any:
-        if self.lost.is_set():
-            raise EgressDenied(Denied(host, port, "gateway_gone", "it is gone", ""))
-        return (self, sandbox, host, port)
-
-    async def close(self) -> None:
-        self.lost.set()
-        self.closed = True
-
-    def die(self) -> None:
-        self.lost.set()
-        self.hold.set()
-
-
-class Street:
-    """Gateways as they are started, and an outlet to them. ``ready``: a start is over when it is set."""
-
-    def __init__(self) -> None:
-        self.all: list[FakeGateway] = []
-        self.starts: list[float] = []
-        self.ready = asyncio.Event()
-        self.ready.set()
-        self.failure: HostError | None = None
-        self.held = False
-        self.outlet = Outlet(self.start)
-
-    async def start(self) -> Gateway:
-        self.starts.append(asyncio.get_running_loop().time())
-        await self.ready.wait()
-        if self.failure is not None:
-            raise self.failure
-        self.all.append(FakeGateway(self))
-        if self.held:
-            self.all[-1].hold.clear()
-        return self.all[-1]  # type: ignore[return-value]
 
 
 @pytest.fixture
@@ -165,6 +100,26 @@ async def test_a_change_that_a_dying_gateway_did_not_take_counts_in_the_next(str
     street.all[0].die()
     await changing
     assert street.all[1].rules == {"one": OTHERS}
+
+
+@pytest.mark.parametrize("how", ["refused", "cancelled"])
+async def test_of_a_change_that_failed_only_what_was_taken_away_counts_later(street: Street, how: str) -> None:
+    await street.outlet.admit("one", RULES + OTHERS, lambda closed: None)
+    new = (*OTHERS, Rule(host="new.example.com"))
+    street.all[0].refuses = how == "refused"
+    if how == "cancelled":
+        street.all[0].hold.clear()
+    changes = [asyncio.ensure_future(street.outlet.admit(name, new, lambda closed: None)) for name in ("one", "two")]
+    await asyncio.sleep(1)
+    for change in changes:
+        change.cancel()
+    await asyncio.wait(changes)
+    street.all[0].die()
+    await street.outlet.connect("one", "api.example.com", 443)
+    assert street.all[1].rules == {"one": OTHERS, "two": ()}
+    for name in ("one", "two"):
+        await street.outlet.withdraw(name)
+    assert street.all[1].rules == {}
 
 
 async def test_who_leaves_while_one_is_started_is_not_known_to_it(street: Street) -> None:

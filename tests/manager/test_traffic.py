@@ -10,9 +10,11 @@ import pytest
 
 from dayfly.egress.client import Closed
 from dayfly.manager.traffic import GATHER_SECONDS, MOST_ROWS, Traffic
+from dayfly.network import MOST_PORTS, MOST_RULES, Rule
 from dayfly.policy import Policy
 from dayfly.spec import Denial, EndReason
 from tests.manager.house import House
+from tests.manager.street import Street
 
 CLOSED = Closed("files.example.com", 443, 0, "93.184.216.34", 10, 20, 1.0, "done")
 DENIAL = Denial("other.example.com", 443, "not_listed", "it is not on the list", "add a rule")
@@ -91,6 +93,22 @@ async def test_what_is_gathered_at_a_sandboxs_end_is_before_the_entry_of_its_end
         "egress.denied",
         "sandbox.ended",
     ]
+
+
+async def test_the_largest_network_leaves_room_in_the_journal(home: House) -> None:
+    """An entry is bounded, and what cannot be written down does not happen: so it must fit."""
+    ports = tuple(range(65535, 65535 - MOST_PORTS, -1))
+    rules = [
+        Rule(host=f"n{number}.{'x' * 60}.{'y' * 60}.example.com", ports=ports, protocol="tcp")
+        for number in range(MOST_RULES)
+    ]
+    home.manager._outlet = Street().outlet
+    mine = await home.tenants.create("anna", Policy(network=rules))
+    small = await home.tenants.create("anna", Policy(network=rules[:1]))
+    told = {made.id: home.told(made.id)[0][1]["policy"]["network"] for made in (mine, small)}
+    assert told[mine.id]["count"] == MOST_RULES
+    assert told[mine.id]["rules"][0] == {"host": rules[0].host, "ports": list(ports)}
+    assert [rule["host"] for rule in told[small.id]] == [rules[0].host]
 
 
 async def test_nothing_is_gathered_where_no_journal_is_kept(home: House) -> None:

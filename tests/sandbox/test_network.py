@@ -13,10 +13,12 @@ from dayfly.egress.client import Closed, EgressDenied, EgressUnreachable
 from dayfly.egress.verdict import Denied
 from dayfly.errors import HostError, SandboxEnded
 from dayfly.network import Rule
+from dayfly.policy import Policy
+from dayfly.sandbox import Life
 from dayfly.sandbox.denials import KEPT, Denials
 from dayfly.sandbox.network import MAX_CLAIMS, names_of
 from dayfly.spec import Denial, EndReason
-from dayfly.testing.scripted import Asked
+from dayfly.testing.scripted import Asked, ScriptedBoundary, scripted_spec
 from dayfly.wire.messages import Cancel, Data, Eof, Event, Fail, Finish
 from dayfly.wire.operations import STDIN, STDOUT
 from tests.sandbox.living import DONE, living
@@ -323,6 +325,36 @@ async def test_connections_are_ended_for_a_snapshot_and_may_be_made_again(tmp_pa
         await asyncio.wait_for(tunnels[0].closed.wait(), 5)
         again = await cell.agent.open("tunnel", host="files.example.com", port=443)
         assert await word(again) == Event("connected", {})
+
+
+async def test_what_a_restored_one_asks_for_at_once_waits_for_its_network(tmp_path: Path) -> None:
+    """Code inside goes on before anybody has said where it may connect to."""
+    asked_early: list[Asked] = []
+
+    async def script(asked: Asked) -> None:
+        if asked.op == "renew":
+            for name, params in (
+                ("tunnel", {"host": "files.example.com", "port": 443}),
+                ("names.refused", {"names": []}),
+            ):
+                asked_early.append(await asked.agent.open(name, **params))
+            await asked.finish(renewed=[], kept=[], unanswered=[])
+        else:
+            await asked.finish()
+
+    boundary, policy = ScriptedBoundary(script), Policy(network=RULES)
+    spec = scripted_spec(policy.limits)
+    life = await Life.open(boundary, spec, policy, env={}, prestart=())
+    await life.set_network(RULES, MemoryWay())  # type: ignore[arg-type]
+    suspended = await life.snapshot(tmp_path / "s")
+    copy = await Life.restore(boundary, suspended, spec, policy, keep_seeds=True)
+    tunnel, claim = asked_early
+    assert tunnel.arrived.empty()
+    assert claim.arrived.empty()
+    await copy.set_network(RULES, MemoryWay())  # type: ignore[arg-type]
+    assert await word(tunnel) == Event("connected", {})
+    assert await word(claim) == Finish({})
+    await asyncio.gather(life.close(), copy.close())
 
 
 def test_a_run_hears_of_the_last_denials_only() -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 from dayfly.manager.paused import Paused
-from dayfly.manager.recorded import RecordedLife, names_of
+from dayfly.manager.recorded import RecordedLife, destinations, names_of
 from dayfly.manager.registry import Registration
+from dayfly.policy import Policy
 
 __all__ = ["keeping", "opening", "renewal"]
+
+MAX_RULES = 32 * 1024
+"""Bytes of a network's rules as they are; of more there are the first destinations, and how many they are."""
 
 
 def opening(made: Registration) -> dict[str, object]:
@@ -15,12 +21,20 @@ def opening(made: Registration) -> dict[str, object]:
     return {
         "conversation": made.conversation,
         "template": made.template,
-        "policy": policy.model_dump(mode="json", exclude={"mounts"}),
+        "policy": _described(policy),
         # the tenant reads this: where mounts come from is the operator's
         "mounts": [mount.target for mount in policy.mounts],
         "environment": names_of(made.env),
         "limits": {report.name: report.enforcement.value for report in made.limits},
     }
+
+
+def _described(policy: Policy) -> dict[str, object]:
+    """All of it that an entry has room for."""
+    found = policy.model_dump(mode="json", exclude={"mounts"})
+    if policy.network != "none" and len(json.dumps(found["network"])) > MAX_RULES:
+        found["network"] = destinations(policy.network)
+    return found
 
 
 def keeping(paused: Paused) -> dict[str, object]:

@@ -93,11 +93,18 @@ class Outlet:
 
     async def admit(self, sandbox: str, rules: tuple[Rule, ...], told: Told) -> None:
         """From now on the sandbox may reach what ``rules`` name, and nothing else. ``told`` hears of every connection that has
-        ended. Raises ``HostError``: no gateway allows it anything else then either, and it is still to be withdrawn."""
+        ended. Raises ``HostError``; a later gateway then allows what both these rules and those before did, until it is withdrawn."""
         before = self._known.get(sandbox)
         use = before.use if before is not None else self._past.pop(sandbox, _Use())
         known = self._known[sandbox] = _Known(rules, told, use)
-        gateway = await self._running()
+        try:
+            gateway = await self._running()
+            await self._tell(gateway, sandbox, known)
+        except BaseException:
+            known.rules = tuple(rule for rule in rules if before is not None and rule in before.rules)
+            raise
+
+    async def _tell(self, gateway: Gateway, sandbox: str, known: _Known) -> None:
         try:
             await gateway.admit(sandbox, known.left)
         except HostError:

@@ -32,6 +32,11 @@ class Accepted(Exchange):
         return self._operation.to_acceptor
 
     @property
+    def operation(self) -> str:
+        """Its name."""
+        return self._operation.name
+
+    @property
     def over(self) -> bool:
         """Whether it is answered, or the sandbox is gone."""
         return not self._link.is_open(self._number)

@@ -109,6 +109,8 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, NetworkCalls, Sna
         seeded go on as they were; without, it is a spare and is frozen like one. Leaves nothing behind if it raises."""
         cell = await boundary.restore(suspended.snapshot, spec)
         life = cls(cell, spec, policy, suspended.bookmark)
+        if policy.network != "none":
+            life.expect_network()
         try:
             await life.go_on(suspended, spec.hostname, keep_seeds=keep_seeds)
         except BaseException:

@@ -7,7 +7,7 @@ agent says of names that it refused by itself is a claim.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from dayfly.egress.client import Closed, EgressDenied, EgressUnreachable, Tunnel
@@ -59,15 +59,17 @@ class WayOut(Protocol):
 
 
 class Network:
-    """On one link. ``denials`` hears of everything that was refused."""
+    """On one link. ``denials`` hears of everything that was refused; ``early`` was asked for before this."""
 
-    def __init__(self, link: Link, sandbox: str, way: WayOut, denials: Denials) -> None:
+    def __init__(self, link: Link, sandbox: str, way: WayOut, denials: Denials, early: Sequence[Accepted] = ()) -> None:
         self._sandbox = sandbox
         self._way = way
         self._denials = denials
         self._tasks: set[asyncio.Task[None]] = set()
         self._admitted = asyncio.Event()
         link.accepts = {ops.TUNNEL.name: self._tunnel, ops.NAMES_REFUSED.name: self._refused}
+        for asked in early:
+            link.accepts[asked.operation](asked)
 
     async def admit(self, rules: tuple[Rule, ...], told: Callable[[Closed], None]) -> None:
         """What can be reached from now on. Code that goes on from a snapshot may ask before this; it waits. Raises ``HostError``."""
@@ -139,6 +141,7 @@ class NetworkCalls:
     _policy: Policy
     _changing: asyncio.Lock
     _network: Network | None = None
+    _early: Sequence[Accepted] = ()
 
     @property
     def id(self) -> str:
@@ -147,6 +150,11 @@ class NetworkCalls:
     @property
     def end_reason(self) -> EndReason | None:
         raise NotImplementedError
+
+    def expect_network(self) -> None:
+        """Its agent knows names already, from before a restore: what it asks for waits until ``set_network``."""
+        self._early = early = list[Accepted]()
+        self._inside.link.accepts = dict.fromkeys((ops.TUNNEL.name, ops.NAMES_REFUSED.name), early.append)
 
     async def set_network(self, rules: tuple[Rule, ...], way: WayOut) -> None:
         """What can be reached from now on, instead of what could be before; ``policy`` says so. Connections that no rule
@@ -162,7 +170,7 @@ class NetworkCalls:
 
     async def _admit(self, rules: tuple[Rule, ...], way: WayOut) -> None:
         if self._network is None:  # first: its end withdraws whatever becomes of this
-            self._network = Network(self._inside.link, self.id, way, self._inside.denials)
+            self._network = Network(self._inside.link, self.id, way, self._inside.denials, self._early)
         try:
             await self._network.admit(rules, self.used)
             self._policy = self._policy.model_copy(update={"network": rules or "none"})  # from here on it is so
