@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,6 +35,9 @@ class FakeLoop:
         return self.timers[-1]
 
     call_at = call_later
+
+    def time(self) -> float:
+        return time.monotonic()
 
     def ignore(self, *unused: object) -> None:
         """For all that is only told."""
