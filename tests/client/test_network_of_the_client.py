@@ -59,6 +59,13 @@ def fetched(sandbox: Sandbox, port: int, path: str = "/") -> str:
     return execution.stdout or (execution.error.value if execution.error else "")
 
 
+def listening(sandbox: Sandbox) -> tuple[bool, bool]:
+    """Whether anybody inside waits for connections, and for packets."""
+    code = "for kind in ('tcp', 'udp'): print(open(f'/proc/net/{kind}').read(), end='=')"
+    streams, packets, _ = sandbox.run_code(code).stdout.split("=")
+    return " 0A " in streams, ":0035 " in packets
+
+
 def test_what_is_listed_is_reached_and_what_is_not_is_told(canary: int) -> None:
     with Sandbox({"image": "python", "network": [rule(canary)]}) as sandbox:
         assert fetched(sandbox, canary, "/a") == "hello /a"
@@ -78,6 +85,7 @@ def test_a_live_sandbox_is_given_a_network_and_it_is_taken_away_again(canary: in
         sandbox.set_network([rule(canary), Rule(**rule(port, "tcp"))])
         assert [one.ports for one in sandbox.policy.network] == [(canary,), (port,)]  # type: ignore[union-attr]
         assert fetched(sandbox, canary, "/b") == "hello /b"
+        assert all(listening(sandbox)), "the control"
         with sandbox.commands.start(["python3", "-c", HOLD.format(NAMES[0], port)]) as held:
             assert next(held.output()).data == b"there\n"
             peer, _ = raw.accept()
@@ -89,8 +97,7 @@ def test_a_live_sandbox_is_given_a_network_and_it_is_taken_away_again(canary: in
             assert held.wait().exit_code is not None
         assert sandbox.policy.network == "none"
         assert "hello" not in fetched(sandbox, canary)
-        listening = sandbox.run_code("print(open('/proc/net/tcp').read())").stdout
-        assert " 0A " not in listening, "nobody listens inside any more"
+        assert not any(listening(sandbox)), "nobody listens inside any more"
         assert sandbox.run_code(RESOLVE.format(NAMES[0])).error is not None
 
 
