@@ -354,6 +354,32 @@ async def test_a_pause_ends_connections_and_names_work_again_afterwards(world: W
     await again.close()
 
 
+async def test_code_that_connects_all_the_time_is_denied_nothing_by_a_pause(world: World, home: House) -> None:
+    life = await opened(home, RAW)
+    hammer = (
+        "import threading\n"
+        "done, errors, over = [0], [], threading.Event()\n"
+        "def connecting():\n"
+        "    while not over.is_set():\n"
+        "        try:\n"
+        f"            with connect('raw.example.com', {TCP}) as peer: done[0] += echoed(peer)\n"
+        "        except OSError as error: errors.append(type(error).__name__)\n"
+        "thread = threading.Thread(target=connecting, daemon=True)\n"
+        "thread.start()\n"
+    )
+    await cell(life, hammer)
+    for _ in range(2):
+        await home.manager.pause(life.id)
+        life = await home.manager.resume(life.id)
+        assert (await cell(life, "before = done[0]\nwhile done[0] < before + 5: pass\nprint('on')")).stdout == "on\n"
+    ended = await cell(
+        life, "over.set(); thread.join(); print(len(errors) <= 6, set(errors) <= {'ConnectionResetError'}, errors)"
+    )
+    assert ended.stdout.startswith("True True"), ended
+    assert life._inside.denials.since(0) == ()
+    await life.close()
+
+
 async def test_forks_have_connections_of_their_own(world: World, home: House) -> None:
     life = await opened(home, RAW)
     await cell(life, HOLD)

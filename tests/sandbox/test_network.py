@@ -19,7 +19,8 @@ from dayfly.sandbox.denials import KEPT, Denials
 from dayfly.sandbox.network import MAX_CLAIMS, names_of
 from dayfly.spec import Denial, EndReason
 from dayfly.testing.scripted import Asked, ScriptedBoundary, scripted_spec
-from dayfly.wire.messages import Cancel, Data, Eof, Event, Fail, Finish
+from dayfly.wire.connection import Received
+from dayfly.wire.messages import Cancel, Data, Eof, Event, Fail, Finish, Resume
 from dayfly.wire.operations import STDIN, STDOUT
 from tests.sandbox.living import DONE, living
 
@@ -325,6 +326,24 @@ async def test_connections_are_ended_for_a_snapshot_and_may_be_made_again(tmp_pa
         await asyncio.wait_for(tunnels[0].closed.wait(), 5)
         again = await cell.agent.open("tunnel", host="files.example.com", port=443)
         assert await word(again) == Event("connected", {})
+
+
+async def test_a_tunnel_in_the_bytes_of_the_agents_resume_is_served(tmp_path: Path) -> None:
+    opened: list[Asked] = []
+    async with living(agreeing) as (life, cell):
+        await life.set_network(RULES, MemoryWay())  # type: ignore[arg-type]
+        agent, take = cell.agent, cell.agent._take
+
+        async def eager(received: Received) -> None:
+            await take(received)
+            if isinstance(received.message, Resume):
+                number = agent.connection.open("tunnel", {"host": "files.example.com", "port": 443})
+                agent._asked[number] = asked = Asked(agent, number, "tunnel", {})
+                opened.append(asked)
+
+        agent._take = eager  # type: ignore[method-assign]
+        await life.snapshot(tmp_path / "s")
+        assert await word(opened[-1]) == Event("connected", {})
 
 
 async def test_what_a_restored_one_asks_for_at_once_waits_for_its_network(tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ class Link:
         self._unwritten: list[bytes | memoryview] = []  # what ``write_now`` left
         self._welcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._flowing = asyncio.Event()  # cleared from Quiesce to Resume
+        self._resuming = False  # what the agent says now comes after its Resume, if perhaps in the same bytes
         self._retired = asyncio.Event()  # a call has ended
         self._turn: asyncio.Future[None] | None = None  # waits for the agent's Quiesced or Resume
         if bookmark is None:
@@ -169,7 +170,11 @@ class Link:
 
     async def resume(self) -> None:
         """Go on after ``quiesce``, or on the first stream of a link that was made with a bookmark. Raises ``LinkLost``."""
-        await self._take_turn(self._say_resume)
+        self._resuming = True
+        try:
+            await self._take_turn(self._say_resume)
+        finally:
+            self._resuming = False
         self._flowing.set()
 
     def _say_resume(self) -> None:
@@ -268,7 +273,7 @@ class Link:
             raise RemoteProtocolError(f"the agent asks for {message.op!a:.80}, which is not its to ask for")
         params = operations.check(message.params, operation.params, operation.name, RemoteProtocolError)
         accepted = self._accepted[number] = Accepted(self, number, operation, params)
-        if not self._flowing.is_set():
+        if not (self._flowing.is_set() or self._resuming):
             return  # it is refused as soon as this side may speak again
         take = self.accepts.get(message.op)
         if take is None:
