@@ -6,7 +6,7 @@ import argparse
 import datetime
 from pathlib import Path
 
-from bench import crowds, lives, measures, neighbours, report
+from bench import crowds, lives, measures, neighbours, outward, report
 from bench.contenders import contenders
 from dayfly.images import build, load_recipe
 
@@ -32,6 +32,7 @@ def main() -> None:
     samples |= crowds.crowds(
         3 if options.quick else 5, plain=20 if options.quick else 200, rich=8 if options.quick else 80
     )
+    samples |= outward.outward(1 if options.quick else 5)
     samples |= neighbours.neighbours(1 if options.quick else 5)
     if options.quick:
         print("\n".join(report._lines(samples, "a quick look")))
