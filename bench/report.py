@@ -58,7 +58,7 @@ NOTES = """
   two mounts), the agent's modules, and the fork that becomes the kernel.
 - A trivial execution crosses four processes: the caller's, dayfly's loop, the agent, the kernel, and back. Inside gVisor on this machine a system call
   takes 6 to 16 us, reading the clock 10 us (20 in its first second), and waking a process that sleeps some 100 us. The same agent and kernel without gVisor, on
-  a loop without the thread in between, take 0.65 ms: 0.2 ms each of CPU for host, agent and kernel. Half of the rest is gVisor's, half the thread's.
+  a loop without the thread in between, take 0.65 ms: 0.2 ms each of CPU for host, agent and kernel. The rest is gVisor's and that thread's.
 - An idle gVisor uses 2 to 4 % of a core by itself. A sandbox that nobody has used yet is frozen 3 s after its opening, and one in
   which nothing goes on 0.1 s after its last call.
 - "A bare neighbour" is the bare runsc of two processes beside the same others: what the machine itself leaves to whoever wants a CPU for a moment.
