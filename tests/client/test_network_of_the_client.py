@@ -25,9 +25,7 @@ pytestmark = [
 
 FETCH = "import urllib.request\nprint(urllib.request.urlopen({!r}, timeout=10).read().decode(), end='')"
 RESOLVE = "import socket\nprint(socket.getaddrinfo({!r}, 443))"
-HOLD = (
-    "import socket, sys\ns = socket.create_connection(({!r}, {}))\nprint('there', flush=True)\nsys.exit(len(s.recv(1)))"
-)
+HOLD = "import socket, sys\ns = socket.create_connection(({!r}, {}))\ns.recv(1)\nprint('there', flush=True)\nsys.exit(len(s.recv(1)))"
 
 
 class _Answer(BaseHTTPRequestHandler):
@@ -87,9 +85,10 @@ def test_a_live_sandbox_is_given_a_network_and_it_is_taken_away_again(canary: in
         assert fetched(sandbox, canary, "/b") == "hello /b"
         assert all(listening(sandbox)), "the control"
         with sandbox.commands.start(["python3", "-c", HOLD.format(NAMES[0], port)]) as held:
-            assert next(held.output()).data == b"there\n"
             peer, _ = raw.accept()
             with peer:
+                peer.sendall(b"1")
+                assert next(held.output()).data == b"there\n"
                 sandbox.set_network("none")
                 peer.settimeout(5)
                 with suppress(ConnectionResetError):
@@ -107,9 +106,10 @@ def test_one_rule_less_leaves_the_others_as_they_are(canary: int) -> None:
         policy = {"image": "python", "network": [rule(canary), rule(port, "tcp")]}
         with Sandbox(policy) as sandbox:
             with sandbox.commands.start(["python3", "-c", HOLD.format(NAMES[0], port)]) as held:
-                assert next(held.output()).data == b"there\n"
                 peer, _ = raw.accept()
                 with peer:
+                    peer.sendall(b"1")  # from here on it is a connection, and not one that is being made
+                    assert next(held.output()).data == b"there\n"
                     sandbox.set_network([rule(port, "tcp")])
                     peer.sendall(b"x")
                     assert held.wait().exit_code == 1, "it read a byte"
