@@ -51,7 +51,10 @@ async def test_a_change_is_written_down_before_it_happens(home: House, way: Memo
     assert told == [
         {
             "count": 2,
-            "rules": [{"host": "files.example.com", "ports": [443]}, {"host": "*.example.org", "ports": [443, 8443]}],
+            "rules": [
+                {"host": "files.example.com", "ports": [443], "protocol": "tls"},
+                {"host": "*.example.org", "ports": [443, 8443], "protocol": "tls"},
+            ],
         },
         {"count": 0, "rules": []},
     ]

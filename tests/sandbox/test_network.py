@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -257,6 +258,37 @@ async def test_a_client_that_goes_takes_its_connection_along() -> None:
         await asked.send(Cancel())
         assert isinstance(await word(asked), Fail)
         await asyncio.wait_for(tunnel.closed.wait(), 5)
+
+
+async def test_a_client_that_goes_at_once_is_answered_too() -> None:
+    """Open and Cancel in the same bytes: else the channel would be used up for ever."""
+    way = MemoryWay()
+    async with living(agreeing) as (life, cell):
+        await life.set_network(RULES, way)  # type: ignore[arg-type]
+        agent = cell.agent
+        asked = []
+        for _ in range(3):
+            number = agent.connection.open("tunnel", {"host": "files.example.com", "port": 443})
+            agent._asked[number] = Asked(agent, number, "tunnel", {})
+            agent.connection.send(Cancel(), number)
+            asked.append(agent._asked[number])
+        await agent.flush()
+        assert [type(await word(one)) for one in asked] == [Fail] * 3
+
+
+@pytest.mark.parametrize("port", [0, -1, 65536, 10**12])
+async def test_what_is_no_port_is_none_in_the_denial(port: int) -> None:
+    asked_for: list[int] = []
+
+    def answer(host: str, port: int) -> Any:
+        asked_for.append(port)
+        return EgressDenied(replace(DENIED, port=port))
+
+    async with living(agreeing) as (life, cell):
+        await life.set_network(RULES, MemoryWay(answer))  # type: ignore[arg-type]
+        assert isinstance(await word(await cell.agent.open("tunnel", host="files.example.com", port=port)), Fail)
+        assert asked_for == [0]
+        assert [one.port for one in life._inside.denials.since(0)] == [0]
 
 
 async def test_an_end_of_the_sandbox_ends_its_connections_before_anybody_hears_of_it() -> None:

@@ -107,7 +107,7 @@ def test_the_journal_has_changes_and_denials(open_house: House, client: httpx.Cl
     (facts,) = told["network.changed"]
     assert facts == {
         "count": 2,
-        "rules": [{"host": one, "ports": [443]} for one in ("api.example.com", "*.example.org")],
+        "rules": [{"host": one, "ports": [443], "protocol": "tls"} for one in ("api.example.com", "*.example.org")],
     }
     assert {(one["host"], one["code"], one["claimed"]) for one in told["egress.denied"]} == {
         ("other.example.com", "not_listed", True)

@@ -218,11 +218,13 @@ class Manager:
         life = self._life(sandbox)
 
         async def restore(suspended: Suspended) -> RecordedLife:
-            def begin(boundary: Boundary, spec: SandboxSpec) -> Awaitable[RecordedLife]:
-                return RecordedLife.restore(boundary, suspended, spec, life.policy, keep_seeds=True)
+            policy = life.policy  # once: it may be changed meanwhile
 
-            copy = await self._open(life.policy, tenant, begin, image=life.spec.image.digest)
-            return await self._connected(copy, life.policy)
+            def begin(boundary: Boundary, spec: SandboxSpec) -> Awaitable[RecordedLife]:
+                return RecordedLife.restore(boundary, suspended, spec, policy, keep_seeds=True)
+
+            copy = await self._open(policy, tenant, begin, image=life.spec.image.digest)
+            return await self._connected(copy, policy)
 
         return await self.pauses.fork(life, count, restore)
 

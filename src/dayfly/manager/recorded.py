@@ -6,6 +6,7 @@ Digests are SHA-256, of text in UTF-8 as it was delivered. Code and the heads of
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -122,27 +123,28 @@ class RecordedLife(Life):
     """``record`` is set when it becomes somebody's; without one it is a plain ``Life``."""
 
     record: Record | None = None
-    _traffic: Traffic | None = None
     runs: int = 0
     """So many are in the record, commands too."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._traffic = Traffic()
+        self._inside.denials.tell = self._traffic.denied
 
     def keep_record(self, record: Record, runs: int = 0) -> None:
         """From now on. A record that keeps nothing costs nothing."""
         self.record = record if record.kept else None
         self.runs = runs
         if self.record is not None:
-            self._traffic = Traffic(record)
-            self._inside.denials.tell = self._traffic.denied
+            self._traffic.keep_in(self.record)
 
     def used(self, closed: Closed) -> None:
         """See ``NetworkCalls.used``."""
-        if self._traffic is not None:
-            self._traffic.closed(closed)
+        self._traffic.closed(closed)
 
     def before_gone(self) -> None:
         """See ``Life.before_gone``."""
-        if self._traffic is not None:
-            self._traffic.flush()
+        self._traffic.flush(last=True)
 
     def _next_number(self) -> int:
         self.runs += 1
@@ -297,14 +299,15 @@ def names_of(env: Mapping[str, str]) -> list[str]:
 
 
 def destinations(rules: tuple[Rule, ...]) -> dict[str, Any]:
-    """Where rules lead to: all that an entry has room for, and how many they are."""
+    """What rules grant: all that an entry has room for, and how many they are."""
     found: list[dict[str, Any]] = []
     room = MAX_NAMES
     for rule in rules:
-        room -= len(rule.host) + 6 * len(rule.ports) + 24
+        row = rule.model_dump(mode="json", exclude_none=True)
+        room -= len(json.dumps(row))
         if room < 0:
             break
-        found.append({"host": rule.host, "ports": list(rule.ports)})
+        found.append(row)
     return {"count": len(rules), "rules": found}
 
 

@@ -15,17 +15,28 @@ GATHER_SECONDS = 1.0
 """From the first of several equal events to their entry. Each one says how many it stands for."""
 
 MOST_ROWS = 50
-"""Different entries a second. What is beyond is counted, in one more entry."""
+"""Different entries at once. What is beyond is counted, in one more entry."""
+
+ROWS_PER_SECOND = 1.0
+"""After that: a loop over names that nobody has heard of is not to fill a disk."""
 
 
 class Traffic:
-    """Writes into ``record``. ``flush`` before the sandbox's last entry."""
+    """Writes into ``record``, from when there is one. ``flush`` before the sandbox's last entry."""
 
-    def __init__(self, record: Record) -> None:
-        self._record = record
+    def __init__(self) -> None:
+        self._record: Record | None = None
         self._rows: dict[tuple[Any, ...], dict[str, Any]] = {}
         self._beyond = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._budget = float(MOST_ROWS)
+        self._since = asyncio.get_running_loop().time()
+
+    def keep_in(self, record: Record) -> None:
+        """What was before is gathered already: code that goes on from a snapshot does not wait for the journal."""
+        self._record = record
+        if self._rows:
+            self._flush_later()
 
     def denied(self, denial: Denial) -> None:
         facts = {"host": denial.host, "port": denial.port, "code": denial.code, "claimed": denial.claimed}
@@ -51,17 +62,37 @@ class Traffic:
             self._rows[key] = facts | sums
         else:
             self._beyond += 1
-        if self._timer is None:
+        self._flush_later()
+
+    def _flush_later(self) -> None:
+        if self._timer is None and self._record is not None:
             self._timer = asyncio.get_running_loop().call_later(GATHER_SECONDS, self.flush)
 
-    def flush(self) -> None:
-        """Write down what there is. Idempotent."""
+    def flush(self, *, last: bool = False) -> None:
+        """Write down what there is, as far as it may be: first what the gateway saw, then claims. Idempotent. With ``last``
+        nothing is put off."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._record is None:
+            return
         rows, self._rows = self._rows, {}
-        for (kind, *_), facts in rows.items():
-            self._record.note(kind, facts)
-        beyond, self._beyond = self._beyond, 0
-        if beyond:
-            self._record.note("egress.more", {"count": beyond})
+        for (kind, *_), facts in sorted(rows.items(), key=lambda row: row[1].get("claimed") is True):
+            if self._may_write():
+                self._record.note(kind, facts)
+            else:
+                self._beyond += 1
+        if self._beyond and (last or self._may_write()):
+            self._record.note("egress.more", {"count": self._beyond})
+            self._beyond = 0
+        if self._beyond:
+            self._flush_later()
+
+    def _may_write(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        self._budget = min(float(MOST_ROWS), self._budget + (now - self._since) * ROWS_PER_SECOND)
+        self._since = now
+        if self._budget < 1:
+            return False
+        self._budget -= 1
+        return True

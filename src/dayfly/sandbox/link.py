@@ -141,11 +141,15 @@ class Link:
                 return self._bookmark()
             await self._take_turn(self._say_resume)  # the agent had opened a channel before it heard of it
         self._flowing.set()
+        self._break_off_accepted()
         raise OperationFailed(operations.BUSY, "connections are opened faster than they are ended")
 
-    async def _fall_silent(self) -> None:
+    def _break_off_accepted(self) -> None:
         for one in list(self._accepted.values()):
             one.break_off(operations.UNREACHABLE, "the sandbox is being saved: connect again afterwards")
+
+    async def _fall_silent(self) -> None:
+        self._break_off_accepted()
         await self._none_left()  # the agent answers those too that nobody waits for any more
         await self._take_turn(lambda: self.send(Quiesce()))
 

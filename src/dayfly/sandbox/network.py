@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from dayfly.egress.client import Closed, EgressDenied, EgressUnreachable, Tunnel
@@ -67,9 +68,9 @@ class Network:
         self._denials = denials
         self._tasks: set[asyncio.Task[None]] = set()
         self._admitted = asyncio.Event()
-        link.accepts = {ops.TUNNEL.name: self._tunnel, ops.NAMES_REFUSED.name: self._refused}
+        link.accepts = {ops.TUNNEL.name: self._tunnel, ops.NAMES_REFUSED.name: partial(_note_claims, denials)}
         for asked in early:
-            link.accepts[asked.operation](asked)
+            self._tunnel(asked)
 
     async def admit(self, rules: tuple[Rule, ...], told: Callable[[Closed], None]) -> None:
         """What can be reached from now on. Code that goes on from a snapshot may ask before this; it waits. Raises ``HostError``."""
@@ -91,11 +92,16 @@ class Network:
         task = asyncio.ensure_future(self._serve(asked))
         asked.on_end = lambda: _cancel(task)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: self._served(task, asked))
+
+    def _served(self, task: asyncio.Task[None], asked: Accepted) -> None:
+        """Every channel is answered, also that of a task which was cancelled before it began."""
+        self._tasks.discard(task)
+        _close(asked)
 
     async def _serve(self, asked: Accepted) -> None:
         try:
-            await self._connected(asked, str(asked.params["host"]), int(asked.params["port"]))
+            await self._connected(asked, str(asked.params["host"]), _port(asked.params["port"]))
         except EgressDenied as error:
             self._deny(error.denied)
             asked.fail(ops.DENIED, sentence(error.denied))
@@ -103,8 +109,6 @@ class Network:
             asked.fail(ops.UNREACHABLE, str(error))
         except LinkLost:
             return
-        finally:
-            asked.fail(ops.CANCELLED, "the connection is closed")  # if nothing else was said
 
     async def _connected(self, asked: Accepted, host: str, port: int) -> None:
         await self._admitted.wait()
@@ -123,15 +127,6 @@ class Network:
 
     def _deny(self, denied: Denied) -> None:
         self._denials.add(Denial(denied.host, denied.port, denied.code, denied.reason, denied.remedy))
-
-    # --- claims -------------------------------------------------------------------------------------------------------
-
-    def _refused(self, asked: Accepted) -> None:
-        if len(asked.params["names"]) > MAX_CLAIMS:
-            raise RemoteProtocolError("names.refused with too many names")
-        for row in asked.params["names"]:
-            self._denials.add(_claimed(row))
-        asked.finish({})
 
 
 class NetworkCalls:
@@ -152,9 +147,15 @@ class NetworkCalls:
         raise NotImplementedError
 
     def expect_network(self) -> None:
-        """Its agent knows names already, from before a restore: what it asks for waits until ``set_network``."""
+        """Its agent knows names already, from before a restore: the tunnels that it asks for wait until ``set_network``."""
         self._early = early = list[Accepted]()
-        self._inside.link.accepts = dict.fromkeys((ops.TUNNEL.name, ops.NAMES_REFUSED.name), early.append)
+
+        def wait(asked: Accepted) -> None:
+            asked.on_end = partial(_close, asked)
+            early.append(asked)
+
+        claims = partial(_note_claims, self._inside.denials)
+        self._inside.link.accepts = {ops.TUNNEL.name: wait, ops.NAMES_REFUSED.name: claims}
 
     async def set_network(self, rules: tuple[Rule, ...], way: WayOut) -> None:
         """What can be reached from now on, instead of what could be before; ``policy`` says so. Connections that no rule
@@ -170,7 +171,8 @@ class NetworkCalls:
 
     async def _admit(self, rules: tuple[Rule, ...], way: WayOut) -> None:
         if self._network is None:  # first: its end withdraws whatever becomes of this
-            self._network = Network(self._inside.link, self.id, way, self._inside.denials, self._early)
+            early = [asked for asked in self._early if not asked.over]
+            self._network = Network(self._inside.link, self.id, way, self._inside.denials, early)
         try:
             await self._network.admit(rules, self.used)
             self._policy = self._policy.model_copy(update={"network": rules or "none"})  # from here on it is so
@@ -195,6 +197,25 @@ class NetworkCalls:
 
     def used(self, closed: Closed) -> None:
         """A connection has ended."""
+
+
+def _close(asked: Accepted) -> None:
+    """If nothing else was said."""
+    asked.fail(ops.CANCELLED, "the connection is closed")
+
+
+def _port(claimed: object) -> int:
+    """0 for what is no port, which no rule allows."""
+    return claimed if isinstance(claimed, int) and 0 < claimed < 65536 else 0
+
+
+def _note_claims(denials: Denials, asked: Accepted) -> None:
+    """Names that the agent refused by itself. Raises ``RemoteProtocolError``."""
+    if len(asked.params["names"]) > MAX_CLAIMS:
+        raise RemoteProtocolError("names.refused with too many names")
+    for row in asked.params["names"]:
+        denials.add(_claimed(row))
+    asked.finish({})
 
 
 def _cancel(task: asyncio.Task[None]) -> None:
