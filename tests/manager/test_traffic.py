@@ -137,7 +137,7 @@ async def test_the_largest_network_leaves_room_in_the_journal(home: House) -> No
     small = await home.tenants.create("anna", Policy(network=rules[:1]))
     told = {made.id: home.told(made.id)[0][1]["policy"]["network"] for made in (mine, small)}
     assert told[mine.id]["count"] == MOST_RULES
-    assert told[mine.id]["rules"][0] == {"host": rules[0].host, "ports": list(ports)}
+    assert told[mine.id]["rules"][0] == {"host": rules[0].host, "ports": list(ports), "protocol": "tcp"}
     assert [rule["host"] for rule in told[small.id]] == [rules[0].host]
 
 

@@ -61,7 +61,7 @@ class Traffic:
         elif len(self._rows) < MOST_ROWS:
             self._rows[key] = facts | sums
         else:
-            self._beyond += 1
+            self._beyond += sums["count"]
         self._flush_later()
 
     def _flush_later(self) -> None:
@@ -81,7 +81,7 @@ class Traffic:
             if self._may_write():
                 self._record.note(kind, facts)
             else:
-                self._beyond += 1
+                self._beyond += facts["count"]
         if self._beyond and (last or self._may_write()):
             self._record.note("egress.more", {"count": self._beyond})
             self._beyond = 0
