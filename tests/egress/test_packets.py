@@ -6,14 +6,14 @@ import json
 import os
 import socket
 import subprocess
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayfly.egress.interfaces import own_addresses
+from dayfly.egress.interfaces import interfaces
 from dayfly.egress.packets import MAX_PACKET, MAX_PART, TO_GATEWAY, TO_MANAGER, BadPacket, Packets, pair, parse
 from dayfly.egress.process import Process
 
@@ -121,6 +121,14 @@ def test_the_machines_own_addresses_are_what_the_kernel_lists() -> None:
     expected = {
         ip_address(one["local"]) for link in json.loads(listed.stdout) for one in link["addr_info"] if "local" in one
     }
-    found = own_addresses()
-    assert expected <= found
-    assert ip_address("127.0.0.1") in found
+    found = interfaces()
+    assert expected <= found.addresses
+    assert ip_address("127.0.0.1") in found.addresses
+    assert ip_network("127.0.0.0/8") in found.links
+    links = {
+        ip_network(f"{one.get('address', one['local'])}/{one['prefixlen']}", strict=False)
+        for link in json.loads(listed.stdout)
+        for one in link["addr_info"]
+        if "local" in one
+    }
+    assert links <= found.links
