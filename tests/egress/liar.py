@@ -75,8 +75,9 @@ def main(lie: str) -> None:
         if packet["op"] == "connect":
             for answer in LIES[lie]:
                 tell(manager, answer, packet["id"], numbers[0])
-        elif packet["op"] == "end" and lie == "counts nothing":
-            tell(manager, {**CLOSED, "sent": 0, "received": 0}, packet["id"], 0)
+        elif packet["op"] == "end":
+            if lie == "counts nothing":
+                tell(manager, {**CLOSED, "sent": 0, "received": 0}, packet["id"], 0)
         elif packet.get("last", True) and lie != "no answer":
             manager.send(json.dumps({"op": "done", "id": packet["id"]}).encode())
 

@@ -299,14 +299,14 @@ async def test_all_ends_are_told_before_a_withdrawal_is_over(gateway: Gateway, c
     else:
         gateway.on_closed = lambda sandbox, closed: told.append(closed)
         await by.admit("one", local(canary.port))
-    tunnels = await asyncio.gather(*(by.connect("one", "localhost", canary.port) for _ in range(20)))
+    tunnels = await asyncio.gather(*(by.connect("one", "localhost", canary.port) for _ in range(60)))
     for tunnel in tunnels:
         await tunnel.write(b"hello")
         assert await tunnel.read(10) == b"hello"
-    for tunnel in tunnels[:10]:
+    for tunnel in tunnels[:30]:
         tunnel.close()
     await by.withdraw("one")
-    assert [(closed.sent, closed.received) for closed in told] == [(5, 5)] * 20
+    assert [(closed.sent, closed.received) for closed in told] == [(5, 5)] * 60
     assert {closed.why for closed in told} <= {"ended", "done", "withdrawn"}
     for tunnel in tunnels:
         tunnel.close()
