@@ -101,8 +101,9 @@ ZONES = {
     # the manager's side of it
     "egress.process": Zone("boundaries.forks boundaries.processes boundaries.stderr egress.packets", "starts it"),
     "egress.tunnel": Zone("boundaries.forks boundaries.pipes egress.verdict", "a connection, as bytes"),
+    "egress.denials": Zone("egress.verdict", "a part"),
     "egress.client": Zone(
-        "errors network boundaries.forks egress.packets egress.process egress.tunnel egress.verdict",
+        "errors hosts network boundaries.forks egress.denials egress.packets egress.process egress.tunnel egress.verdict",
         "asks it, and believes as little as possible",
     ),
     # lives

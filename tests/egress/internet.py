@@ -22,6 +22,8 @@ PUBLIC = ("93.184.216.34", "93.184.216.35", "2606:2800:220:1::34")
 PRIVATE = ("10.1.2.3", "192.168.7.7", "169.254.169.254", "100.64.0.9")
 NEAR, FAR = "172.30.0.1", "172.30.0.2"
 """The gateway's end of the link, and the other."""
+NEIGHBOUR = "193.0.14.9"
+"""On the same link as the gateway, under a public address."""
 
 
 class Internet:
@@ -135,7 +137,12 @@ def here() -> None:
     theirs.close()
     ours.recv(100)  # it has a network of its own by now
     _ip("link set lo up", "link add near type veth peer name far", f"link set far netns {far.pid}")
-    _ip(f"addr add {NEAR}/30 dev near", "link set near up", f"route add default via {FAR}")
+    _ip(
+        f"addr add {NEAR}/30 dev near",
+        "addr add 193.0.14.1/24 dev near",
+        "link set near up",
+        f"route add default via {FAR}",
+    )
     _ip("-6 addr add fd00:7::1/64 dev near nodad", "-6 route add default via fd00:7::2")
     for name in _FILES:
         subprocess.run(["mount", "--bind", directory / name, f"/etc/{name}"], check=True)
@@ -157,7 +164,13 @@ def _far() -> None:
     asked = socket.socket(fileno=os.dup(0))
     asked.send(b"here")
     asked.recv(100)
-    _ip("link set lo up", f"addr add {FAR}/30 dev far", "link set far up", "-6 addr add fd00:7::2/64 dev far nodad")
+    _ip(
+        "link set lo up",
+        f"addr add {FAR}/30 dev far",
+        f"addr add {NEIGHBOUR}/24 dev far",
+        "link set far up",
+        "-6 addr add fd00:7::2/64 dev far nodad",
+    )
     _ip(*(f"addr add {one} dev lo" for one in (*PUBLIC, *PRIVATE)))
     asked.send(b"ready")
     while request := asked.recv(1000):

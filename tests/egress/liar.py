@@ -43,6 +43,9 @@ LIES: dict[str, list[Any]] = {
     "connected twice": [CONNECTED, CONNECTED],
     "denied after all": [CONNECTED, DENIED],
     "closed twice": [CONNECTED, CLOSED, CLOSED],
+    "connected to another host": [{**CONNECTED, "host": "b.example"}],
+    "a denial of another host": [{**DENIED, "host": "b.example"}],
+    "a rule that was never admitted": [{**CONNECTED, "rule": 1}],
     "no address": [{**CONNECTED, "address": "a.example"}],
     "a host of control characters": [{**CONNECTED, "host": "a\n\x1b[2J"}],
     "a code of its own": [{**DENIED, "code": "granted"}],
@@ -50,9 +53,12 @@ LIES: dict[str, list[Any]] = {
     "a denial without a reason": [CONNECTED, {**CLOSED, "code": "byte_cap"}],
     "a descriptor": ["gift"],
     # these keep to the rules, or say nothing
-    "screen": [{**DENIED, "host": "\x1b]0;x\x07", "reason": "\x1b[2Jr\u202e\n", "remedy": "\u0000r"}],
+    "screen": [{**DENIED, "reason": "\x1b[2Jr\u202e\n", "remedy": "\u0000r"}],
     "leaves": [CONNECTED, "leave"],
     "only connects": [CONNECTED],
+    "counts nothing": [CONNECTED, "answer"],
+    "no answer to a connect": [],
+    "no answer": [],
 }
 
 
@@ -69,13 +75,18 @@ def main(lie: str) -> None:
         if packet["op"] == "connect":
             for answer in LIES[lie]:
                 tell(manager, answer, packet["id"], numbers[0])
-        elif packet.get("last", True):
+        elif packet["op"] == "end":
+            if lie == "counts nothing":
+                tell(manager, {**CLOSED, "sent": 0, "received": 0}, packet["id"], 0)
+        elif packet.get("last", True) and lie != "no answer":
             manager.send(json.dumps({"op": "done", "id": packet["id"]}).encode())
 
 
 def tell(manager: socket.socket, answer: Any, number: int, gift: int) -> None:
     if answer == "leave":
         os.close(gift)
+    elif answer == "answer":
+        os.write(gift, b"answer")
     elif answer == "gift":
         socket.send_fds(manager, [json.dumps({**CONNECTED, "id": number}).encode()], [0])
     else:

@@ -154,6 +154,22 @@ def test_the_machines_own_addresses_are_lifted_by_nothing(text: str) -> None:
         assert refusal(address, private=private, own=[address]) == addresses._OWN
 
 
+@pytest.mark.parametrize(
+    ("text", "link"),
+    [
+        ("93.184.216.35", "93.184.216.0/24"),
+        ("2606:4700::7", "2606:4700::/64"),
+        ("64:ff9b::5db8:d823", "93.184.216.0/24"),
+    ],
+)
+def test_neighbours_of_the_machine_are_refused_under_public_addresses_too(text: str, link: str) -> None:
+    address, links = ip_address(text), [ip_network(link), ip_network("10.0.0.0/24"), ip_network("127.0.0.0/8")]
+    assert refusal(address, private=None, own=(), links=links) == addresses._NEIGHBOUR
+    assert refusal(address, private=None, own=(), links=links[1:]) is None
+    lifted = refusal(ip_address("10.0.0.9"), private=ip_network("10.0.0.0/8"), own=(), links=links)
+    assert lifted is None, "the rule names it"
+
+
 def test_behind_a_translator_the_embedded_address_counts() -> None:
     private, own = ip_network("10.0.0.0/8"), [ip_address("10.0.0.5"), ip_address("93.184.216.34")]
     assert refusal(ip_address("64:ff9b::a01:203"), private=private, own=own) is None

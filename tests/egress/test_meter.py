@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import heapq
+import socket
 from collections.abc import Callable
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dayfly.egress.meter import BURST_SECONDS, LEAST_BURST, Meter
+from dayfly.egress.relay import Relay
 
 
 class Held:
@@ -44,11 +48,15 @@ class Reader:
     def __init__(self, meter: Meter, size: int, held: Held) -> None:
         self.meter, self.left, self.held = meter, size, held
         self.done_at = 0.0
-        self.go_on()
+        self.move(waited=False)
 
     def go_on(self) -> None:
+        self.move(waited=True)
+
+    def move(self, *, waited: bool) -> None:
         while self.left:
-            room = self.meter.room(min(self.left, 65536))
+            room = self.meter.room(min(self.left, 65536), waited=waited)
+            waited = False
             if not room:
                 if not self.meter.spent:
                     self.meter.wait(self.go_on)
@@ -113,3 +121,53 @@ def test_a_cap_that_is_raised_counts_what_was_before() -> None:
     assert one.spent
     one.allow(1500, None)
     assert (one.spent, one.room(9999), one.beyond(500), one.beyond(501)) == (False, 500, False, True)
+
+
+def test_whoever_comes_later_gets_nothing_while_others_wait() -> None:
+    held = Held()
+    one = meter(held, rate=100_000)
+    first = Reader(one, 60_000, held)
+    held.now += 0.1
+    assert one.room(1000) == 0
+    assert one.room(1000, waited=True) == 1000
+    while first.left:
+        held.step()
+    held.now += 1
+    assert one.room(1000) == 1000
+
+
+def test_whoever_leaves_is_not_called_and_not_kept() -> None:
+    held = Held()
+    one = meter(held, rate=1024)
+    called: list[int] = []
+    waiting = [functools.partial(called.append, number) for number in range(100)]
+    for call in waiting:
+        one.wait(call)
+    for call in waiting[:50] * 2:
+        one.leave(call)
+    one.leave(lambda: None)
+    assert len(one._line) == 50
+    while held.step():
+        pass
+    assert called == list(range(50, 100))
+
+
+async def test_a_flow_that_was_stopped_stands_in_no_line() -> None:
+    one = Meter(lambda seconds, call: None)
+    one.allow(None, 1024)
+    for _ in range(20):
+        pairs = [socket.socketpair(), socket.socketpair()]
+        for a, b in pairs:
+            a.setblocking(False)
+            b.setblocking(False)
+        relay = Relay(pairs[0][1], pairs[1][0], one, lambda why: None)
+        relay.start(b"")
+        pairs[0][0].send(bytes(100_000))
+        count = len(one._line)
+        async with asyncio.timeout(10):
+            while len(one._line) == count:
+                await asyncio.sleep(0)
+        relay.end("ended")
+        assert not one._line
+        for end in (*pairs[0], *pairs[1]):
+            end.close()

@@ -6,16 +6,16 @@ import json
 import os
 import socket
 import subprocess
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayfly.egress.interfaces import own_addresses
+from dayfly.egress.interfaces import interfaces
 from dayfly.egress.packets import MAX_PACKET, MAX_PART, TO_GATEWAY, TO_MANAGER, BadPacket, Packets, pair, parse
-from dayfly.egress.process import Process
+from dayfly.egress.process import Process, close_private
 
 GOOD = {"op": "connect", "id": 7, "sandbox": "one", "host": "a.example", "port": 443}
 ANYTHING = st.recursive(
@@ -99,7 +99,7 @@ async def test_the_gateway_ends_at_the_first_packet_that_does_not_fit(said: byte
     assert json.loads(process.end.recv(1000)) == {"op": "ready"}
     process.end.send(said)
     assert process.end.recv(1000) == b""
-    process.end.close()
+    close_private(process.end)
     assert await process.end_now() in (1, -9)
 
 
@@ -110,7 +110,7 @@ async def test_a_connection_without_its_descriptor_is_answered() -> None:
     process.end.send(json.dumps(GOOD).encode())
     answer = json.loads(process.end.recv(1000))
     assert (answer["op"], answer["id"]) == ("unreachable", 7)
-    process.end.close()
+    close_private(process.end)
     await process.end_now()
 
 
@@ -121,6 +121,14 @@ def test_the_machines_own_addresses_are_what_the_kernel_lists() -> None:
     expected = {
         ip_address(one["local"]) for link in json.loads(listed.stdout) for one in link["addr_info"] if "local" in one
     }
-    found = own_addresses()
-    assert expected <= found
-    assert ip_address("127.0.0.1") in found
+    found = interfaces()
+    assert expected <= found.addresses
+    assert ip_address("127.0.0.1") in found.addresses
+    assert ip_network("127.0.0.0/8") in found.links
+    links = {
+        ip_network(f"{one.get('address', one['local'])}/{one['prefixlen']}", strict=False)
+        for link in json.loads(listed.stdout)
+        for one in link["addr_info"]
+        if "local" in one
+    }
+    assert links <= found.links

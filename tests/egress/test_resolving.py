@@ -11,7 +11,7 @@ import pytest
 from dayfly.egress.client import EgressDenied, EgressUnreachable, Gateway
 from dayfly.network import Rule
 from tests.egress.canary import Canary
-from tests.egress.internet import NEAR, PRIVATE, PUBLIC, Internet, Names
+from tests.egress.internet import NEAR, NEIGHBOUR, PRIVATE, PUBLIC, Internet, Names
 
 PORT = 7000
 
@@ -69,12 +69,12 @@ async def test_nobody_is_asked_for_a_name_that_no_rule_allows(outside: Gateway, 
 
 
 @pytest.mark.parametrize(
-    "address", [*PRIVATE, NEAR, "127.0.0.1", "0.0.0.0", "224.0.0.1", "::1", "::ffff:10.1.2.3", "fd00:7::1"]
+    "address", [*PRIVATE, NEIGHBOUR, NEAR, "127.0.0.1", "0.0.0.0", "224.0.0.1", "::1", "::ffff:10.1.2.3", "fd00:7::1"]
 )
 async def test_no_name_leads_to_an_address_that_is_not_public(
     outside: Gateway, names: Names, internet: Internet, address: str
 ) -> None:
-    reachable = address in PRIVATE
+    reachable = address in (*PRIVATE, NEIGHBOUR)
     canary = await Canary().listen(
         internet.bind("far" if reachable else "near", "tcp", address if reachable else "0.0.0.0", PORT)
     )

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import pytest
 
 from dayfly.egress.client import Closed, EgressDenied, EgressUnreachable, Gateway, Tunnel
 from dayfly.egress.guests import MOST_CONNECTIONS
+from dayfly.manager.outlet import Outlet
 from tests.egress.canary import Canary, Visit, until
 from tests.egress.conftest import local
 
@@ -283,6 +285,40 @@ async def test_a_withdrawn_sandbox_has_no_tunnels(gateway: Gateway, canary: Cana
         await gateway.connect("one", "localhost", canary.port)
     await gateway.withdraw("one")
     tunnel.close()
+
+
+@pytest.mark.usefixtures("descriptors")
+@pytest.mark.parametrize("through", ["the gateway", "an outlet"])
+async def test_all_ends_are_told_before_a_withdrawal_is_over(gateway: Gateway, canary: Canary, through: str) -> None:
+    """Also of those that were closed in the same moment: what they moved counts, and is written down."""
+    told: list[Closed] = []
+    outlet = Outlet(_ready(gateway))
+    by = outlet if through == "an outlet" else gateway
+    if isinstance(by, Outlet):
+        await by.admit("one", local(canary.port), told.append)
+    else:
+        gateway.on_closed = lambda sandbox, closed: told.append(closed)
+        await by.admit("one", local(canary.port))
+    tunnels = await asyncio.gather(*(by.connect("one", "localhost", canary.port) for _ in range(60)))
+    for tunnel in tunnels:
+        await tunnel.write(b"hello")
+        assert await tunnel.read(10) == b"hello"
+    for tunnel in tunnels[:30]:
+        tunnel.close()
+    await by.withdraw("one")
+    assert [(closed.sent, closed.received) for closed in told] == [(5, 5)] * 60
+    assert {closed.why for closed in told} <= {"ended", "done", "withdrawn"}
+    for tunnel in tunnels:
+        tunnel.close()
+    await until(lambda: all(visit.over.is_set() for visit in canary.visits))
+    await asyncio.sleep(0)
+
+
+def _ready(gateway: Gateway) -> Callable[[], Awaitable[Gateway]]:
+    async def start() -> Gateway:
+        return gateway
+
+    return start
 
 
 # --- caps ---------------------------------------------------------------------------------------------------------------

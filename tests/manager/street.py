@@ -39,6 +39,8 @@ class FakeGateway:
 
     async def admit(self, sandbox: str, rules: tuple[Rule, ...]) -> None:
         await self._answer()
+        if sandbox in self.street.refused:
+            raise HostError("it does not take these rules")
         self.rules[sandbox] = rules
 
     async def withdraw(self, sandbox: str) -> None:
@@ -70,6 +72,7 @@ class Street:
         self.ready.set()
         self.failure: HostError | None = None
         self.held = False
+        self.refused: set[str] = set()
         self.outlet = Outlet(self.start)
 
     async def start(self) -> Gateway:

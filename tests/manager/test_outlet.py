@@ -102,6 +102,25 @@ async def test_a_change_that_a_dying_gateway_did_not_take_counts_in_the_next(str
     assert street.all[1].rules == {"one": OTHERS}
 
 
+async def test_one_that_the_next_gateway_does_not_take_is_left_out_and_stops_nobody_else(street: Street) -> None:
+    for name in ("one", "two", "three"):
+        await street.outlet.admit(name, RULES, lambda closed: None)
+    street.all[0].die()
+    street.refused.add("two")
+    for name in ("one", "three"):
+        found: Any = await street.outlet.connect(name, "files.example.com", 443)
+        assert found[0] is street.all[1]
+    with pytest.raises(EgressDenied) as caught:
+        await street.outlet.connect("two", "files.example.com", 443)
+    assert (caught.value.denied.code, caught.value.denied.host) == ("gateway_gone", "files.example.com")
+    assert street.all[1].rules == {"one": RULES, "three": RULES}
+    street.refused.clear()
+    await street.outlet.admit("two", OTHERS, lambda closed: None)
+    found = await street.outlet.connect("two", "api.example.com", 443)
+    assert found[0] is street.all[1]
+    assert len(street.starts) == 2
+
+
 @pytest.mark.parametrize("how", ["refused", "cancelled"])
 async def test_of_a_change_that_failed_only_what_was_taken_away_counts_later(street: Street, how: str) -> None:
     await street.outlet.admit("one", RULES + OTHERS, lambda closed: None)

@@ -102,13 +102,19 @@ _NAT64_LENGTHS = (48, 56, 64, 96)
 
 
 def refusal(
-    address: Address, *, private: Network | None, own: Collection[Address], nat64: Collection[IPv6Network] = ()
+    address: Address,
+    *,
+    private: Network | None,
+    own: Collection[Address],
+    links: Collection[Network] = (),
+    nat64: Collection[IPv6Network] = (),
 ) -> str | None:
     """Why ``address`` is not dialled, as a noun phrase ("a private address (RFC 1918)"), or ``None``: it may be.
 
     ``private`` is the rule's: addresses that are allowed although they are private. It lifts RFC 1918, shared, unique local and
     loopback addresses, and nothing else of the floor. ``own``: the addresses of this machine's interfaces, refused but for
-    loopback that ``private`` lifts. ``nat64``: prefixes of translators around here (RFC 6052: of 32, 40, 48, 56, 64 or 96 bits),
+    loopback that ``private`` lifts. ``links``: the networks that those are in. Whoever is there is the operator's neighbour, and often
+    lets in who comes from beside it, also under a public address: refused, but for what ``private`` lifts. ``nat64``: prefixes of translators around here (RFC 6052: of 32, 40, 48, 56, 64 or 96 bits),
     beside the well-known one, as the host's operator says: behind them the IPv4 address counts, so a prefix that somebody else
     could tell would open what lies below the floor. Raises nothing.
     """
@@ -121,11 +127,14 @@ def refusal(
         return _OWN
     embedded = _embedded(address, nat64)
     if embedded:
-        return next(filter(None, (refusal(one, private=private, own=own) for one in embedded)), None)
-    return None if _lifted(address, private) else _below_the_floor(address)
+        return next(filter(None, (refusal(one, private=private, own=own, links=links) for one in embedded)), None)
+    if _lifted(address, private):
+        return None
+    return _below_the_floor(address) or (_NEIGHBOUR if any(address in link for link in links) else None)
 
 
 _OWN = "an address of the machine that the gateway runs on"
+_NEIGHBOUR = "an address in a network that the gateway's machine is itself in"
 
 
 def _lifted(address: Address, private: Network | None) -> bool:

@@ -18,17 +18,25 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dayfly.boundaries import forks
+from dayfly.egress.denials import gone, no_name, no_port
 from dayfly.egress.packets import MAX_PART, MAX_TEXT, TO_MANAGER, BadPacket, Packets
 from dayfly.egress.process import Process, close_private
 from dayfly.egress.tunnel import ENDS, Closed, Tunnel
-from dayfly.egress.verdict import CODES, Denied
+from dayfly.egress.verdict import CODES, Denied, port_or_zero
 from dayfly.errors import DayflyError, Fault, HostError
+from dayfly.hosts import BadHost, canonical
 from dayfly.network import Rule
 
 __all__ = ["Closed", "EgressDenied", "EgressUnreachable", "Gateway", "Tunnel"]
 
 START_SECONDS = 30.0
 """Until it is ready: some 0.3 s, and more on a machine that starts many things at once."""
+
+ANSWER_SECONDS = 10.0
+"""For rules that are admitted or withdrawn, of which a gateway that is well makes milliseconds, or some 3 s."""
+
+CONNECT_SECONDS = 45.0
+"""For a connection: a gateway takes at most 40 s. One that does not answer in time will never answer anybody."""
 
 MOST_TOGETHER = 64
 """Packets that are dealt with before others get their turn."""
@@ -54,13 +62,24 @@ class EgressUnreachable(DayflyError):
 
 
 @dataclass
+class _Admitted:
+    """What a sandbox was ever given, until it is withdrawn."""
+
+    rules: int = 0  # the most at a time
+
+
+@dataclass
 class _Dialled:
     """One connection, from the request to its last packet."""
 
     sandbox: str
+    admitted: _Admitted
+    host: str | None  # canonical; None: it is no host name
+    asked: str  # as it came, its beginning
     port: int
     answer: asyncio.Future[Tunnel | None]  # None: connected, and nobody wants it any more
     ours: socket.socket | None
+    overdue: asyncio.TimerHandle
     tunnel: Tunnel | None = None
     connected: dict[str, Any] | None = None
     since: float = 0.0
@@ -79,6 +98,7 @@ class Gateway:
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._asked: dict[int, asyncio.Future[None]] = {}
         self._dialled: dict[int, _Dialled] = {}
+        self._admitted: dict[str, _Admitted] = {}
         self._burial: asyncio.Task[int] | None = None
         self._loop.add_reader(packets.fileno(), self._incoming)
 
@@ -117,14 +137,19 @@ class Gateway:
         text = json.dumps([rule.model_dump(mode="json") for rule in rules])
         parts = [text[at : at + MAX_PART] for at in range(0, len(text), MAX_PART)]
         number, answer = self._ask()
+        admitted = self._admitted.setdefault(sandbox, _Admitted())
+        admitted.rules = max(admitted.rules, len(rules))  # what is under way may mean those before
         for part in parts:  # without waiting between them, so that nobody's come in between
             last = part is parts[-1]
             self._packets.post({"op": "admit", "id": number, "sandbox": sandbox, "part": part, "last": last})
         await self._answered(number, answer)
 
     async def withdraw(self, sandbox: str) -> None:
-        """Its rules and tunnels end. Nothing happens to one that has none, or when the gateway is gone."""
+        """Its rules and tunnels end, which ``on_closed`` is told before this returns. Nothing happens to one that has none, or when
+        the gateway is gone."""
+        self._admitted.pop(sandbox, None)
         if self.lost.is_set():
+            await asyncio.sleep(0)  # what is told of its end goes first
             return
         number, answer = self._ask()
         self._packets.post({"op": "withdraw", "id": number, "sandbox": sandbox})
@@ -134,13 +159,14 @@ class Gateway:
     async def connect(self, sandbox: str, host: str, port: int) -> Tunnel:
         """Raises ``EgressDenied``, ``EgressUnreachable``."""
         if self.lost.is_set():
-            raise EgressDenied(_gone(host, port))
+            raise EgressDenied(gone(host, port))
         if not isinstance(host, str) or len(host) > MAX_TEXT:
-            raise EgressDenied(_no_name(port))
-        if type(port) is not int or not 0 < port < 65536:  # an agent's word, which must not cost the gateway
-            raise EgressDenied(_no_port(host))
-        number, dialled, theirs = self._dial(sandbox, port)
-        self._packets.post({"op": "connect", "id": number, "sandbox": sandbox, "host": host, "port": port}, theirs)
+            raise EgressDenied(no_name(port))
+        if not port_or_zero(port):  # an agent's word, which must not cost the gateway
+            raise EgressDenied(no_port(host))
+        number, dialled, theirs = self._dial(sandbox, host, port)
+        asked = {"op": "connect", "id": number, "sandbox": sandbox, "host": host, "port": port}
+        self._packets.post(asked, theirs).add_done_callback(lambda sent: self._asked_for(number, sent))
         try:
             tunnel = await dialled.answer
         except asyncio.CancelledError:
@@ -164,10 +190,19 @@ class Gateway:
 
     async def _answered(self, number: int, answer: asyncio.Future[None]) -> None:
         """The number stays known until it is answered, even if nobody waits any more."""
+        overdue = self._loop.call_later(ANSWER_SECONDS, self._overdue, number)
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+        answer.add_done_callback(lambda _: overdue.cancel())
         await asyncio.shield(answer)
 
-    def _dial(self, sandbox: str, port: int) -> tuple[int, _Dialled, socket.socket]:
+    def _overdue(self, number: int) -> None:
+        """Unless the answer is there, and was not heard yet: then it is this side that is slow."""
+        self._incoming(2**20)
+        dialled = self._dialled.get(number)
+        if number in self._asked or (dialled is not None and dialled.connected is None):
+            self._lose()
+
+    def _dial(self, sandbox: str, host: str, port: int) -> tuple[int, _Dialled, socket.socket]:
         try:
             ours, theirs = socket.socketpair()
         except OSError as error:
@@ -175,10 +210,25 @@ class Gateway:
         for end in (ours, theirs):
             forks.keep_from_children(end.fileno())
         self._next += 1
-        dialled = _Dialled(sandbox, port, self._loop.create_future(), ours)
+        dialled = _Dialled(
+            sandbox,
+            self._admitted.get(sandbox, _Admitted()),
+            _canonical(host),
+            host[:80],
+            port,
+            self._loop.create_future(),
+            ours,
+            self._loop.call_later(CONNECT_SECONDS, self._overdue, self._next),
+        )
         dialled.answer.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._dialled[self._next] = dialled
         return self._next, dialled, theirs
+
+    def _asked_for(self, number: int, sent: asyncio.Future[None]) -> None:
+        """Or not: the kernel takes no descriptor from whoever has too many on their way."""
+        dialled = self._dialled.get(number)
+        if dialled is not None and not sent.cancelled() and sent.exception() is not None:
+            self._answer(number, dialled, EgressUnreachable("The gateway could not be asked; try again."))
 
     def _give_up(self, number: int, dialled: _Dialled) -> None:
         """Nobody waits for the answer. What becomes of it is still heard of."""
@@ -221,7 +271,8 @@ class Gateway:
         dialled = self._dialled.get(packet["id"])
         if dialled is None or dialled.connected is not None:
             raise BadPacket("connected what was not asked for")
-        _check_connected(packet)
+        _check_connected(packet, dialled)
+        dialled.overdue.cancel()
         dialled.connected, dialled.since = packet, time.monotonic()
         if dialled.ours is not None:
             self._hand_over(packet["id"], dialled, dialled.ours)
@@ -252,6 +303,8 @@ class Gateway:
 
     def _heard_denied(self, packet: dict[str, Any]) -> None:
         dialled = self._unconnected(packet)
+        if dialled.host is not None and packet["host"] != dialled.host:
+            raise BadPacket("a denial of another host")
         self._answer(packet["id"], dialled, EgressDenied(_denied(packet["host"], dialled.port, packet)))
 
     def _heard_unreachable(self, packet: dict[str, Any]) -> None:
@@ -267,6 +320,7 @@ class Gateway:
     def _answer(self, number: int, dialled: _Dialled, error: Exception) -> None:
         """Nothing about the packet is in doubt any more: who is forgotten here is told of nothing else."""
         del self._dialled[number]
+        dialled.overdue.cancel()
         if dialled.ours is not None:
             close_private(dialled.ours)
         _fail(dialled.answer, error)
@@ -285,6 +339,8 @@ class Gateway:
         known = dialled.connected
         assert known is not None
         seconds = time.monotonic() - dialled.since
+        if dialled.tunnel is not None:  # whatever it says, so much is known
+            sent, received = max(sent, dialled.tunnel.sent), max(received, dialled.tunnel.received)
         closed = Closed(known["host"], dialled.port, known["rule"], known["address"], sent, received, seconds, why)
         if dialled.tunnel is not None:
             dialled.tunnel.has_ended(closed, denied)
@@ -306,23 +362,24 @@ class Gateway:
         self._burial = self._loop.create_task(self._process.end_now())
         if not self._ready.done():
             self._ready.set_exception(ConnectionResetError("it ended"))
-        gone = HostError("the gateway is gone", remedy="start another one")
+        over = HostError("the gateway is gone", remedy="start another one")
         for answer in self._asked.values():
-            _fail(answer, gone)
+            _fail(answer, over)
         self._asked.clear()
+        self._admitted.clear()
         for dialled in self._dialled.values():
             self._leave(dialled)
         self._dialled.clear()
 
     def _leave(self, dialled: _Dialled) -> None:
+        dialled.overdue.cancel()
         if dialled.ours is not None:
             close_private(dialled.ours)
+        denied = gone(dialled.host or dialled.asked, dialled.port)
         if dialled.connected is None:
-            _fail(dialled.answer, EgressDenied(_gone("", dialled.port)))
-            return
-        host, tunnel = dialled.connected["host"], dialled.tunnel
-        counts = (tunnel.sent, tunnel.received) if tunnel else (0, 0)
-        self._closed(dialled, *counts, "gateway_gone", _gone(host, dialled.port))
+            _fail(dialled.answer, EgressDenied(denied))
+        else:
+            self._closed(dialled, 0, 0, "gateway_gone", denied)
 
 
 _HEARD: dict[str, Callable[[Gateway, dict[str, Any]], None]] = {
@@ -346,14 +403,23 @@ def _fail(answer: asyncio.Future[Any], error: Exception) -> None:
         answer.set_exception(error)
 
 
-def _check_connected(packet: dict[str, Any]) -> None:
+def _canonical(host: str) -> str | None:
+    try:
+        return canonical(host)
+    except BadHost:
+        return None
+
+
+def _check_connected(packet: dict[str, Any], dialled: _Dialled) -> None:
     """Raises ``BadPacket``."""
     try:
         ipaddress.ip_address(packet["address"])
     except ValueError:
         raise BadPacket("no address") from None
-    if not packet["host"] or printable(packet["host"]) != packet["host"]:
-        raise BadPacket("no host")
+    if packet["host"] != dialled.host:
+        raise BadPacket("a connection to another host")
+    if packet["rule"] >= dialled.admitted.rules:
+        raise BadPacket("a rule that was never admitted")
 
 
 def _denied(host: str, port: int, packet: dict[str, Any]) -> Denied:
@@ -362,19 +428,3 @@ def _denied(host: str, port: int, packet: dict[str, Any]) -> Denied:
     if code not in CODES or reason is None or remedy is None:
         raise BadPacket("no denial")
     return Denied(printable(host), port, code, printable(reason), printable(remedy))
-
-
-def _gone(host: str, port: int) -> Denied:
-    shown = ascii(host)[1:-1][:100]
-    reason = "The gateway that connects sandboxes has ended, so nothing can be connected to."
-    return Denied(shown, port, "gateway_gone", reason, "Try again in a new sandbox, or later.")
-
-
-def _no_port(host: str) -> Denied:
-    return Denied(
-        ascii(host[:80]), 0, "port_not_listed", "What was asked for is no port.", "Use a port from 1 to 65535."
-    )
-
-
-def _no_name(port: int) -> Denied:
-    return Denied("'...'", port, "bad_name", "What was asked for is far too long for a host name.", "Use a host name.")

@@ -8,10 +8,10 @@ import socket
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 from dayfly.egress.addresses import refusal
-from dayfly.egress.interfaces import own_addresses
+from dayfly.egress.interfaces import interfaces
 from dayfly.egress.resolving import NoSuchName, Resolver, Turns
 
-__all__ = ["Dialler", "PrivateAddress", "Unreachable"]
+__all__ = ["Dialler", "Network", "PrivateAddress", "Unreachable"]
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -51,8 +51,8 @@ class Dialler:
 
 
 def _admitted(found: list[Address], private: Network | None) -> list[Address]:
-    own = own_addresses()
-    refused = {address: refusal(address, private=private, own=own) for address in found}
+    own = interfaces()
+    refused = {address: refusal(address, private=private, own=own.addresses, links=own.links) for address in found}
     admitted = [address for address, why in refused.items() if why is None]
     if not admitted:
         raise PrivateAddress(next((why for why in refused.values() if why), "it has no address"))

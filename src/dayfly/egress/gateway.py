@@ -34,6 +34,9 @@ SPARE_DESCRIPTORS = 600
 MOST_RULE_TEXT = 8 << 20
 """Characters of a sandbox's rules as JSON: 256 of them with 64 ports each are far less."""
 
+LAST_WORDS_SECONDS = 3.0
+"""For the connections of a sandbox that is withdrawn to end, which is a matter of milliseconds."""
+
 MOST_TOGETHER = 64
 """Packets that are dealt with before connections get their turn."""
 
@@ -54,7 +57,8 @@ class _Service:
         self._guests: dict[str, Guest] = {}
         self._parts: dict[str, list[str]] = {}
         self._passages: dict[int, Passage] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[int, asyncio.Task[None]] = {}  # of the passages
+        self._leaving: set[asyncio.Task[None]] = set()
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._most = max(8, min(MOST_IN_ALL, (descriptors - SPARE_DESCRIPTORS) // 2))
 
@@ -108,11 +112,21 @@ class _Service:
 
     def _withdraw(self, packet: dict[str, Any]) -> None:
         guest = self._guests.pop(packet["sandbox"], None)
+        ending: set[asyncio.Task[None]] = set()
         if guest is not None:
             guest.admit(())  # for what is being dialled
             for number in tuple(guest.connections):
+                ending.add(self._tasks[number])
                 self._passages[number].end("withdrawn")
-        self._packets.post({"op": "done", "id": packet["id"]})
+        leaving = asyncio.ensure_future(self._taken_leave(packet["id"], ending))
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._leaving.discard)
+
+    async def _taken_leave(self, number: int, ending: set[asyncio.Task[None]]) -> None:
+        """The last words of every connection go before the answer, with which the sandbox is forgotten."""
+        if ending:
+            await asyncio.wait(ending, timeout=LAST_WORDS_SECONDS)
+        self._packets.post({"op": "done", "id": number})
 
     # --- connections ------------------------------------------------------------------------------------------------
 
@@ -131,8 +145,7 @@ class _Service:
         passage = Passage(number, guest, self._dialler, self._packets, gift)
         self._passages[number] = passage
         guest.connections.add(number)
-        task = asyncio.ensure_future(passage.run(packet["host"], packet["port"]))
-        self._tasks.add(task)
+        task = self._tasks[number] = asyncio.ensure_future(passage.run(packet["host"], packet["port"]))
         task.add_done_callback(lambda done: self._forget(done, number, guest))
 
     def _no_room(self, guest: Guest | None) -> str | None:
@@ -145,8 +158,7 @@ class _Service:
         return None
 
     def _forget(self, task: asyncio.Task[None], number: int, guest: Guest) -> None:
-        self._tasks.discard(task)
-        self._passages.pop(number, None)
+        del self._tasks[number], self._passages[number]
         guest.connections.discard(number)
         if task.cancelled() or task.exception() is not None:
             self._ended(70)  # nobody would ever be told of the connection's end

@@ -1,13 +1,14 @@
-"""The addresses that this machine has itself, as the kernel lists them now (rtnetlink(7))."""
+"""The addresses that this machine has itself, and the networks that it is in, as the kernel lists them now (rtnetlink(7))."""
 
 from __future__ import annotations
 
 import socket
 import struct
 from collections.abc import Iterator
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-__all__ = ["own_addresses"]
+__all__ = ["Interfaces", "interfaces"]
 
 _NLMSG_DONE = 3
 _NLMSG_ERROR = 2
@@ -21,20 +22,29 @@ _IFADDRMSG = struct.Struct("=BBBBI")
 _ATTRIBUTE = struct.Struct("=HH")
 
 
-def own_addresses() -> frozenset[IPv4Address | IPv6Address]:
-    """Of all interfaces, some 50 us. Raises ``OSError``."""
+@dataclass
+class Interfaces:
+    """``addresses``: of this machine, and of the other end of links that have two. ``links``: the networks behind which no router
+    stands, as far as their addresses tell; none that is everything."""
+
+    addresses: set[IPv4Address | IPv6Address] = field(default_factory=set)
+    links: set[IPv4Network | IPv6Network] = field(default_factory=set)
+
+
+def interfaces() -> Interfaces:
+    """All of them, some 50 us. Raises ``OSError``."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0) as kernel:
         kernel.settimeout(1)
         kernel.sendto(_HEADER.pack(_HEADER.size + 8, _RTM_GETADDR, _REQUEST_DUMP, 1, 0) + bytes(8), (0, 0))
-        found: set[IPv4Address | IPv6Address] = set()
+        found = Interfaces()
         while True:
             for kind, body in _messages(kernel.recv(64 * 1024)):
                 if kind == _NLMSG_ERROR:
                     raise OSError("the kernel does not list this machine's addresses")
                 if kind == _NLMSG_DONE:
-                    return frozenset(found)
+                    return found
                 if kind == _RTM_NEWADDR:
-                    found.update(_addresses(body))
+                    _add(found, body)
 
 
 def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -44,14 +54,21 @@ def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
         data = data[max(_aligned(length), _HEADER.size) :]
 
 
-def _addresses(body: bytes) -> Iterator[IPv4Address | IPv6Address]:
+def _add(found: Interfaces, body: bytes) -> None:
     """Both ends of a link that has two: the other end is as little public."""
-    data = body[_IFADDRMSG.size :]
+    _, length, *_ = _IFADDRMSG.unpack_from(body)
+    for kind, address in _addresses(body[_IFADDRMSG.size :]):
+        found.addresses.add(address)
+        if kind == _IFA_ADDRESS and length:
+            found.links.add(ip_network((address, length), strict=False))
+
+
+def _addresses(data: bytes) -> Iterator[tuple[int, IPv4Address | IPv6Address]]:
     while len(data) >= _ATTRIBUTE.size:
         length, kind = _ATTRIBUTE.unpack_from(data)
         value = data[_ATTRIBUTE.size : length]
         if kind in (_IFA_ADDRESS, _IFA_LOCAL) and len(value) in (4, 16):
-            yield ip_address(value)
+            yield kind, ip_address(value)
         data = data[max(_aligned(length), _ATTRIBUTE.size) :]
 
 

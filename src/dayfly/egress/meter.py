@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
 
 __all__ = ["Meter"]
@@ -40,7 +40,7 @@ class Meter:
         self._filled = clock()
         self._later = later
         self._clock = clock
-        self._line: deque[Callable[[], None]] = deque()
+        self._line: OrderedDict[Callable[[], None], None] = OrderedDict()
         self._ticking = False
 
     def allow(self, most: int | None, rate: int | None) -> None:
@@ -58,11 +58,13 @@ class Meter:
         """Whether so many bytes more are too many for ever."""
         return self._most is not None and self.moved + count > self._most
 
-    def room(self, most: int) -> int:
-        """Bytes that may be moved now, at most ``most``. Zero rather than a few."""
+    def room(self, most: int, *, waited: bool = False) -> int:
+        """Bytes that may be moved now, at most ``most``. Zero rather than a few, and for whoever has not ``waited`` while others do."""
         if self._most is not None:
             most = min(most, self._most - self.moved)
         if self._rate is not None:
+            if self._line and not waited:
+                return 0
             self._fill()
             most = min(most, int(self._tokens)) if self._tokens >= self._quantum() else 0
         return max(most, 0)
@@ -73,9 +75,13 @@ class Meter:
             self._tokens -= count
 
     def wait(self, go_on: Callable[[], None]) -> None:
-        """Call it when there may be room again."""
-        self._line.append(go_on)
+        """Call it when there may be room again: once, for which ``room`` then counts it as ``waited``."""
+        self._line[go_on] = None
         self._tick_if_needed()
+
+    def leave(self, go_on: Callable[[], None]) -> None:
+        """It waits no more. Idempotent."""
+        self._line.pop(go_on, None)
 
     def _fill(self) -> None:
         assert self._rate is not None
@@ -109,5 +115,6 @@ class Meter:
             self._fill()
             count = min(len(self._line), int(max(self._tokens, 0) / self._quantum()))
         for _ in range(count):
-            self._line.popleft()()
+            if self._line:  # whoever goes on may have others leave
+                self._line.popitem(last=False)[0]()
         self._tick_if_needed()

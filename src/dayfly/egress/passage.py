@@ -11,7 +11,7 @@ from struct import pack
 from typing import Any, Protocol, TypeVar
 
 from dayfly.egress.addresses import refusal
-from dayfly.egress.dialling import Dialler, PrivateAddress, Unreachable
+from dayfly.egress.dialling import Dialler, Network, PrivateAddress, Unreachable
 from dayfly.egress.guests import Guest, byte_cap
 from dayfly.egress.openings import Opening, Refused, opening
 from dayfly.egress.relay import Relay
@@ -20,6 +20,9 @@ from dayfly.egress.verdict import Allowed, Denied
 __all__ = ["Answers", "Passage"]
 
 T = TypeVar("T")
+
+MAKING_SECONDS = 40.0
+"""From the request to the connection: one look-up and three addresses, however often the rules change meanwhile."""
 
 OPENING_SECONDS = 30.0
 """From the connection to the first bytes that tell what it is. Clients begin at once; some open one in advance."""
@@ -98,24 +101,30 @@ class Passage:
 
     async def _connected(self, host: str, port: int) -> tuple[Allowed, socket.socket]:
         """Raises ``Refused``, ``Unreachable``, ``_Ended``."""
+        until = asyncio.get_running_loop().time() + MAKING_SECONDS
         while True:
             verdict, version = self._guest.judge(host, port), self._guest.version
             if isinstance(verdict, Denied):
                 raise Refused(verdict)
-            upstream = await self._unless_ended(self._dial(verdict))
+            private = self._guest.rule(
+                verdict
+            ).private  # with the verdict: a moment later its index may mean another rule
+            upstream = await self._unless_ended(self._dial(verdict, private, until))
             if version == self._guest.version:
                 self._allowed = verdict
                 return verdict, upstream
             self._hang_up()
 
-    async def _dial(self, allowed: Allowed) -> socket.socket:
-        private = self._guest.rule(allowed).private
+    async def _dial(self, allowed: Allowed, private: Network | None, until: float) -> socket.socket:
         try:
-            self._address, self._upstream = await self._dialler.dial(
-                allowed.host, allowed.port, private, self._guest.turns
-            )
+            async with asyncio.timeout_at(until):
+                self._address, self._upstream = await self._dialler.dial(
+                    allowed.host, allowed.port, private, self._guest.turns
+                )
         except PrivateAddress as error:
             raise Refused(_private(allowed, str(error))) from None
+        except TimeoutError:
+            raise Unreachable(f"{allowed.host}, port {allowed.port}: no connection in time.") from None
         return self._upstream
 
     async def _unless_ended(self, work: Coroutine[Any, Any, T]) -> T:
@@ -143,7 +152,7 @@ class Passage:
             return refused.denied.code, refused.denied
         except _Ended:
             why = self._over.result()
-        except EOFError:  # whoever opened it has said nothing
+        except EOFError:  # whoever opened it has said nothing, or not all
             return "done", None
         except OSError:
             return "reset", None
@@ -156,7 +165,7 @@ class Passage:
             async with asyncio.timeout(OPENING_SECONDS):
                 await opening(one)
         except TimeoutError:
-            raise one.refused("not_tls", f"it was not clear within {OPENING_SECONDS:.0f} s what it is") from None
+            raise _too_slow(one) from None
 
     def _begin_relay(self, one: Opening, upstream: socket.socket) -> None:
         assert self._allowed is not None
@@ -187,6 +196,15 @@ class Passage:
     async def _post(self, op: str, **fields: object) -> None:
         with suppress(OSError):  # then nobody is there any more, and this process ends in a moment
             await self._answers.post({"op": op, "id": self._number, **fields})
+
+
+def _too_slow(one: Opening) -> Exception:
+    """No rule is broken by a client that is silent, nor by a server."""
+    if one.sent:
+        return ConnectionResetError()
+    if not one.head:
+        return EOFError()
+    return one.refused("not_tls", f"it was not clear within {OPENING_SECONDS:.0f} s what it is")
 
 
 def _told(denied: Denied | None) -> dict[str, object]:

@@ -80,6 +80,8 @@ class _Flow:
         self._left = memoryview(b"")  # that the sink did not take
         self._at_end = False
         self._stopped = False
+        self._waits: Meter | None = None  # in its line
+        self._waited = False  # and now it is this one's turn
 
     def begin(self, head: bytes) -> None:
         if head:
@@ -91,18 +93,30 @@ class _Flow:
         self._stopped = True
         self._loop.remove_reader(self._source)
         self._loop.remove_writer(self._sink)
+        if self._waits is not None:
+            self._waits.leave(self._its_turn)
+            self._waits = None
 
     def _read_on(self) -> None:
         if not (self._stopped or self._at_end or self._left):
             self._loop.add_reader(self._source, self._readable)
 
+    def _wait(self, meter: Meter) -> None:
+        self._loop.remove_reader(self._source)
+        self._waits = meter
+        meter.wait(self._its_turn)
+
+    def _its_turn(self) -> None:
+        self._waits, self._waited = None, True
+        self._read_on()
+
     def _readable(self) -> None:
         meter = self._relay.meter
-        room = meter.room(SIZE)
+        room = meter.room(SIZE, waited=self._waited)
+        self._waited = False
         try:
             if not room and not meter.spent:
-                self._loop.remove_reader(self._source)
-                meter.wait(self._read_on)
+                self._wait(meter)
                 return
             count = self._source.recv_into(_shared, room) if room else self._peek()
         except (BlockingIOError, InterruptedError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dayfly.egress.verdict import Allowed, Denied
+from dayfly.egress.verdict import Allowed, Denied, port_or_zero
 from dayfly.hosts import BadHost, IsAddress, canonical
 from dayfly.network import Rule
 
@@ -31,7 +31,7 @@ class Rules:
 
         Never raises, whatever it is given. What is no port is 0 in the answer.
         """
-        port = port if type(port) is int and 0 < port < 65536 else 0
+        port = port_or_zero(port)
         try:
             name = canonical(host)
         except BadHost as error:

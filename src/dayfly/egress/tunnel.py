@@ -39,8 +39,9 @@ TOLD_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Closed:
-    """A tunnel that was connected and has ended. ``sent`` and ``received`` are bytes as the server saw them, ``seconds`` is
-    from connected to closed, ``address`` what was dialled, ``why`` one of ``ENDS``."""
+    """A tunnel that was connected and has ended. ``sent`` and ``received`` are bytes as the server saw them, and never less than this
+    side has handed over and got: what was on its way when it was cut counts as sent. ``seconds`` is from connected to closed,
+    ``address`` what was dialled, ``why`` one of ``ENDS``."""
 
     host: str
     port: int

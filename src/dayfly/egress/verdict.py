@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CODES", "Allowed", "Denied"]
+__all__ = ["CODES", "Allowed", "Denied", "port_or_zero"]
 
 CODES = frozenset(
     {
@@ -21,6 +21,11 @@ CODES = frozenset(
     }
 )
 """Of ``Denied``."""
+
+
+def port_or_zero(port: object) -> int:
+    """What is no port is 0."""
+    return port if type(port) is int and 0 < port < 65536 else 0
 
 
 @dataclass(frozen=True)

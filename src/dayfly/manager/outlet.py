@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from dayfly.egress.client import Closed, EgressDenied, Gateway, Tunnel
-from dayfly.egress.verdict import Denied
+from dayfly.egress.verdict import Denied, port_or_zero
 from dayfly.errors import HostError
 from dayfly.limits import KIB
 from dayfly.network import Rule
@@ -23,8 +23,8 @@ __all__ = ["Outlet"]
 RESTART_SECONDS = 1.0
 """Between two starts, for which whoever wants one waits: one that dies of what it is asked to do is not to keep the machine busy."""
 
-WITHDRAW_SECONDS = 2.0
-"""For the last words about a sandbox's tunnels."""
+WITHDRAW_SECONDS = 5.0
+"""For the last words about a sandbox's tunnels, for which the gateway waits 3 s at most."""
 
 MOST_REMEMBERED = 10_000
 """Sandboxes without a way out whose use is remembered: one that was paused goes on with what is left of its ``max_bytes``."""
@@ -69,6 +69,7 @@ class _Known:
     rules: tuple[Rule, ...]
     told: Told
     use: _Use
+    refusal: HostError | None = None  # of the gateway that there is, to take these rules
 
     @property
     def left(self) -> tuple[Rule, ...]:
@@ -111,6 +112,10 @@ class Outlet:
             if not gateway.lost.is_set():
                 raise
             gateway = await self._running()  # the next one knows it already
+            if known.refusal is not None:
+                raise known.refusal from None
+        else:
+            known.refusal = None
         if sandbox not in self._known:  # withdrawn meanwhile
             await gateway.withdraw(sandbox)
 
@@ -135,6 +140,9 @@ class Outlet:
             gateway = await self._running()
         except HostError as error:
             raise EgressDenied(_gone(host, port)) from error
+        known = self._known.get(sandbox)
+        if known is not None and known.refusal is not None:
+            raise EgressDenied(_left_out(host, port)) from known.refusal
         return await gateway.connect(sandbox, host, port)
 
     async def close(self) -> None:
@@ -185,14 +193,15 @@ class Outlet:
         return gateway
 
     async def _introduce(self, gateway: Gateway) -> None:
-        """It knows all that live, and nobody else; they come and go meanwhile."""
+        """It knows all that live, and nobody else; they come and go meanwhile. One that it does not take is left out: that is no
+        reason for the others to have no gateway."""
         told: set[str] = set()
         while more := self._known.keys() ^ told:
             sandbox = more.pop()
             if sandbox in self._known:
                 known = self._known[sandbox]
                 known.use.begin()
-                await gateway.admit(sandbox, known.left)
+                known.refusal = await _refusal(gateway, sandbox, known.left)
                 told.add(sandbox)
             else:
                 await gateway.withdraw(sandbox)
@@ -212,6 +221,17 @@ class Outlet:
             del self._past[next(iter(self._past))]
 
 
+async def _refusal(gateway: Gateway, sandbox: str, rules: tuple[Rule, ...]) -> HostError | None:
+    """Raises ``HostError`` where it is the gateway that has failed."""
+    try:
+        await gateway.admit(sandbox, rules)
+    except HostError as error:
+        if gateway.lost.is_set():
+            raise
+        return error
+    return None
+
+
 def _key(rule: Rule) -> _Key:
     return rule.host, rule.ports, rule.protocol
 
@@ -227,4 +247,9 @@ def _rule_of(rules: tuple[Rule, ...], closed: Closed) -> Rule | None:
 
 def _gone(host: str, port: int) -> Denied:
     reason = "the gateway that all traffic passes is not running"
-    return Denied(ascii(host[:253])[1:-1], port, "gateway_gone", reason, "try again in a few seconds")
+    return Denied(ascii(host[:253])[1:-1], port_or_zero(port), "gateway_gone", reason, "try again in a few seconds")
+
+
+def _left_out(host: str, port: int) -> Denied:
+    reason = "the gateway that all traffic passes has not taken this sandbox's rules"
+    return Denied(ascii(host[:253])[1:-1], port_or_zero(port), "gateway_gone", reason, "use a new sandbox")
