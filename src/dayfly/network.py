@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated, Literal
@@ -251,8 +251,8 @@ class Caution:
     remedy: str
 
 
-def lint(rules: Literal["none"] | tuple[Rule, ...]) -> tuple[Caution, ...]:
-    """Cautions about rules that ``Policy`` has accepted, in their order."""
+def lint(rules: Literal["none"] | tuple[Rule, ...], *, registries: Collection[str] = ()) -> tuple[Caution, ...]:
+    """Cautions about rules that ``Policy`` has accepted, in their order. ``registries``: names of hosts that take packages."""
     if rules == "none":
         return ()
     by_host: dict[tuple[str, int], int] = {
@@ -261,13 +261,13 @@ def lint(rules: Literal["none"] | tuple[Rule, ...]) -> tuple[Caution, ...]:
     return tuple(
         caution
         for index, rule in enumerate(rules)
-        for caution in (*_shared(index, rule), *_unseen(index, rule), *_overlapping(index, rule, by_host))
+        for caution in (*_shared(index, rule, registries), *_unseen(index, rule), *_overlapping(index, rule, by_host))
     )
 
 
-def _shared(index: int, rule: Rule) -> Iterator[Caution]:
+def _shared(index: int, rule: Rule, registries: Collection[str]) -> Iterator[Caution]:
     base = rule.host.removeprefix("*.")
-    found = None if rule.private else shared_by_many(base)
+    found = None if rule.private else _registry(rule.host, registries) or shared_by_many(base)
     if found is None:
         return
     kind, suffix = found
@@ -279,6 +279,11 @@ def _shared(index: int, rule: Rule) -> Iterator[Caution]:
     yield Caution(
         index, rule.host, reason, "Leave it out, or give the code nothing that others must not have; set max_bytes."
     )
+
+
+def _registry(pattern: str, registries: Collection[str]) -> tuple[str, str] | None:
+    named = [name for name in sorted(registries) if pattern in (name, "*." + name.partition(".")[2])]
+    return ("a registry of packages that this machine is set to", named[0]) if named else None
 
 
 def _unseen(index: int, rule: Rule) -> Iterator[Caution]:

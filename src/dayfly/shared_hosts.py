@@ -67,10 +67,6 @@ _SERVICES: dict[str, tuple[str, ...]] = {
         "onedrive.live.com", "sharepoint.com", "api.notion.com", "api.airtable.com", "api.box.com", "upload.box.com",
         "wetransfer.com", "mega.nz", "archive.org", "api.trello.com",
     ),
-    "a registry that takes anybody's packages": (
-        "registry.npmjs.org", "upload.pypi.org", "test.pypi.org", "rubygems.org", "crates.io", "hub.docker.com",
-        "registry-1.docker.io", "ghcr.io", "quay.io", "public.ecr.aws", "proxy.golang.org", "anaconda.org",
-    ),
     "a service where every account has files of its own": (
         "api.openai.com", "api.anthropic.com", "generativelanguage.googleapis.com", "api.mistral.ai", "api.cohere.ai",
         "openrouter.ai", "api.replicate.com", "api.together.xyz",

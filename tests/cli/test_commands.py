@@ -71,15 +71,15 @@ def test_each_kind_of_failure_has_its_exit_code_and_its_line(
 
 def test_what_was_denied_is_told_at_the_end(dayfly: Dayfly) -> None:
     code = "import socket\nfor _ in range(2):\n  try: socket.getaddrinfo('other.example.com', 443)\n  except OSError: print('no')"
-    done = dayfly("run", *IMAGE, "--allow", "pypi.org", "-c", code)
+    done = dayfly("run", *IMAGE, "--allow", "api.example.com", "-c", code)
     assert (done.returncode, done.stdout) == (0, "no\nno\n")
     line = "denied: other.example.com: other.example.com is not on this sandbox's list of names (asked 2 times)\n"
     assert done.stderr.endswith(line)
-    told = json.loads(dayfly("run", *IMAGE, "--allow", "pypi.org", "--json", "-c", code).stdout)["denied"]
+    told = json.loads(dayfly("run", *IMAGE, "--allow", "api.example.com", "--json", "-c", code).stdout)["denied"]
     assert [(one["host"], one["port"], one["code"], one["count"]) for one in told] == [
         ("other.example.com", None, "not_listed", 2)
     ]
-    shell = dayfly("shell", *IMAGE, "--allow", "pypi.org", input=code)
+    shell = dayfly("shell", *IMAGE, "--allow", "api.example.com", input=code)
     assert shell.stderr.endswith(line)
 
 

@@ -74,8 +74,8 @@ def test_a_wrong_limit_is_named_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("item", "rules"),
     [
-        ("pypi.org", [("pypi.org", (443,), "tls")]),
-        ("PyPI.org.:8443", [("pypi.org", (8443,), "tls")]),
+        ("api.example.com", [("api.example.com", (443,), "tls")]),
+        ("API.Example.com.:8443", [("api.example.com", (8443,), "tls")]),
         ("*.example.com:443,8443", [("*.example.com", (443, 8443), "tls")]),
         ("example.com:80", [("example.com", (80,), "http")]),
         ("example.com:80,443", [("example.com", (443,), "tls"), ("example.com", (80,), "http")]),
@@ -92,7 +92,7 @@ def test_a_name_is_allowed_on_its_ports(item: str, rules: list[tuple[str, tuple[
 )  # fmt: skip
 def test_what_cannot_be_allowed_is_told_as_it_was_written(item: str) -> None:
     with pytest.raises(PolicyError, match=r"^--allow") as refused:
-        policy_of(None, image=None, timeout=None, memory=None, cpus=None, allow=["pypi.org", item])
+        policy_of(None, image=None, timeout=None, memory=None, cpus=None, allow=["api.example.com", item])
     assert refused.value.remedy
     assert refused.value.message.isprintable()
 
@@ -106,14 +106,14 @@ def test_what_the_file_and_the_options_allow_adds_up(tmp_path: Path) -> None:
         return [] if found == "none" else [rule.host for rule in found]
 
     assert hosts(None) == ["db"]
-    assert hosts(["pypi.org", "files.pythonhosted.org"]) == ["db", "pypi.org", "files.pythonhosted.org"]
+    assert hosts(["api.example.com", "files.example.com"]) == ["db", "api.example.com", "files.example.com"]
     with pytest.raises(PolicyError, match="rules 1 and 2 are both for"):
-        hosts(["pypi.org", "pypi.org"])
+        hosts(["api.example.com", "api.example.com"])
     file.write_text('network = "none"\n')
-    assert hosts(["pypi.org"]) == ["pypi.org"]
+    assert hosts(["api.example.com"]) == ["api.example.com"]
     file.write_text('network = "all"\n')
     with pytest.raises(PolicyError, match="neither 'none' nor a list"):
-        hosts(["pypi.org"])
+        hosts(["api.example.com"])
 
 
 def test_a_statement_without_an_end_is_refused() -> None:

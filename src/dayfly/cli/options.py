@@ -107,7 +107,7 @@ def rules_of(item: str) -> list[Rule]:
 
 
 _HOST_AND_PORTS = re.compile(r"(?P<host>[^:]+)(:(?P<ports>[0-9]{1,9}(,[0-9]{1,9})*))?")
-_HOW_ALLOW = "for example --allow pypi.org, or --allow example.com:80,8443"
+_HOW_ALLOW = "for example --allow api.example.com, or --allow example.com:80,8443"
 
 
 def _with_room_for(policy: Policy, timeout: float) -> Policy:

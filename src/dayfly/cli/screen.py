@@ -8,6 +8,7 @@ from typing import Literal, TextIO
 
 from dayfly.cli.endings import note, writing
 from dayfly.cli.printable import LineKeeper
+from dayfly.cli.registries import registries
 from dayfly.cli.saving import SAVABLE
 from dayfly.network import Rule, lint
 from dayfly.spec import Denial, Enforcement, Execution, ExecutionError, LimitReport, Outcome, Result
@@ -101,7 +102,7 @@ def tell_outcome(execution: Execution) -> None:
 
 def tell_cautions(rules: Literal["none"] | tuple[Rule, ...]) -> None:
     """A line for each thing that whoever wrote the rules should know."""
-    for told in dict.fromkeys(f"{one.host}: {one.reason} {one.remedy}" for one in lint(rules)):
+    for told in dict.fromkeys(f"{one.host}: {one.reason} {one.remedy}" for one in lint(rules, registries=registries())):
         _note_line(f"note: {told}")
 
 
