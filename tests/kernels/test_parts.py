@@ -16,7 +16,7 @@ from dayfly.agent.kernels.codec import Codec, Launch
 from dayfly.agent.kernels.execution import Execution
 from dayfly.agent.kernels.kernel import Kernel, Owner
 from dayfly.agent.kernels.meter import Meter
-from dayfly.agent.kernels.stop import JUST_BORN
+from dayfly.agent.kernels.stop import ANSWER_SECONDS, JUST_BORN
 from dayfly.agent.loop import Timer
 
 KERNEL = 1 << 29  # the pid of nobody, should a test signal it all the same
@@ -109,7 +109,7 @@ class Run:
 
     def __init__(self, codec: Codec | None = None) -> None:
         self.loop = FakeLoop()
-        self.memory = self.kills = 0
+        self.memory = self.kills = self.kills_each = 0
         self.cpu = 0.0
         self.processes: list[Any] = []
         self.kernel: Any = FakeKernel(codec or Codec())
@@ -126,7 +126,7 @@ class Run:
 
     def kill_since(self, ticks: int, on_dead: Any) -> None:
         self.kills += 1
-        on_dead(0, 0)
+        on_dead(self.kills_each, 0)
 
     def cpu_seconds(self) -> float:
         return self.cpu
@@ -158,6 +158,16 @@ def test_a_stop_without_an_answer_asks_and_then_kills() -> None:
     assert (run.channel.value, run.kernel.interrupts, run.kills) == ({}, 1, 0)
     run.loop.fire()
     assert run.kills == 1
+
+
+def test_a_kernel_that_waited_for_what_is_killed_is_not_asked_again_while_it_breaks_off() -> None:
+    run = Run()
+    run.kills_each = 1
+    run.execution.end("interrupted", 1.0)
+    run.loop.fire(until=1.0)
+    assert (run.kills, run.kernel.interrupts) == (1, 1)
+    run.loop.fire(until=ANSWER_SECONDS)
+    assert run.kernel.interrupts == 2
 
 
 @pytest.mark.parametrize(("codec", "again"), [(BashCodec, [6, 7]), (Codec, [])])

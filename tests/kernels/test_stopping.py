@@ -49,6 +49,31 @@ async def test_an_interrupt_ends_the_run_and_keeps_the_state(room: Room, languag
     assert (await room.run(getting, language)).stdout == "state\n"
 
 
+@pytest.mark.parametrize(
+    ("command", "grace"),
+    [
+        ("trap : INT; echo go; sleep 600; sleep 600", 1.0),  # the second is born after the interrupt
+        ("trap '' INT; echo go; sleep 600", 0.2),
+    ],
+)
+async def test_javascript_that_waits_for_what_missed_the_interrupt_keeps_its_state(
+    room: Room, command: str, grace: float
+) -> None:
+    own = {
+        "language": "javascript",
+        "context": "waits",
+    }  # an interrupt amid the first require() leaves a module in pieces
+    for _ in range(5):  # a second SIGINT as it breaks off would end node, now and then
+        await room.run("globalThis.kept = 'state'", **own)
+        code = (
+            f"require('child_process').execSync({command!r}, {{ stdio: ['ignore', 1, 1] }}); console.log('not reached')"
+        )
+        done = await room.interrupt(code, grace=grace, **own)
+        assert (done.status, done.fields["state_survived"]) == ("interrupted", True), done
+        assert "not reached" not in done.stdout
+        assert (await room.run("console.log(kept)", **own)).stdout == "state\n"
+
+
 async def test_code_that_swallows_the_interrupt_and_goes_on_is_interrupted_too(room: Room) -> None:
     code = "import time\ntry:\n    print('go')\n    time.sleep(600)\nexcept KeyboardInterrupt:\n    pass\n'swallowed'"
     done = await room.interrupt(code)

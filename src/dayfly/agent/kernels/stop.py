@@ -92,11 +92,17 @@ class Stop:
     def _killed(self, killed: int, left: int) -> None:
         self._killing = False
         if self._execution.answer is None and self._kernel.alive:
-            patience = ANSWER_SECONDS if self._asked else max(self._grace, ANSWER_SECONDS)
-            self._ask()
-            self._later(patience, self._kernel.kill)
+            if self._asked and killed:  # it breaks off just now, and a SIGINT in that moment would end node
+                self._later(ANSWER_SECONDS, self._ask_for_the_last_time)
+            else:
+                self._ask_for_the_last_time()
         else:
             self._execution.cleared(killed, left)
+
+    def _ask_for_the_last_time(self) -> None:
+        patience = ANSWER_SECONDS if self._asked else max(self._grace, ANSWER_SECONDS)
+        self._ask()
+        self._later(patience, self._kernel.kill)
 
     def _later(self, seconds: float, callback: object) -> None:
         self._timer = self._context.loop.call_later(seconds, callback)  # type: ignore[arg-type]
