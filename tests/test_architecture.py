@@ -78,7 +78,7 @@ ZONES = {
     "egress": Zone("", "only a package: each of its parts has a line of its own"),
     "egress.verdict": Zone("", "a noun"),
     "egress.rules": Zone("policy network hosts errors egress.verdict", "pure: what rules say of a connection"),
-    "egress.addresses": Zone("", "pure: what is dialled for nobody"),
+    "egress.addresses": Zone("network", "pure: what is dialled for nobody"),
     # the gateway's process: it knows neither sandboxes nor the manager
     "egress.packets": Zone("", "what the two sides say to each other"),
     "egress.confine": Zone("", "a part: what the process gives up"),

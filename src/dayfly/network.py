@@ -71,6 +71,11 @@ class Rule(Checked):
     rate: ByteSize | None = Field(None, ge=1 * KIB, le=1024 * GIB)
     """Bytes a second, both directions together. None: no cap."""
 
+    @property
+    def key(self) -> tuple[str, tuple[int, ...], str]:
+        """Host, ports and protocol: what it is a rule for. What was used is counted under it, also when its caps change."""
+        return self.host, self.ports, self.protocol
+
     @model_validator(mode="before")
     @classmethod
     def _defaults(cls, data: object) -> object:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from dayfly.boundaries.gvisor import GvisorBoundary
 from dayfly.limits import Limits
 from dayfly.spec import SandboxSpec
 from dayfly.wire.connection import Connection
-from tests.agent.host import LIMITS, USER, Host
+from tests.agent.host import LIMITS, USER, Host, Taken
 from tests.agent.test_network_inside import PRELUDE, echo, names, said
 from tests.machine import image
 
@@ -65,15 +65,24 @@ def spec(agents: Path) -> SandboxSpec:
     return SandboxSpec(secrets.token_hex(16), chosen, Limits(), agent_for(chosen, agents))
 
 
+@asynccontextmanager
+async def opened(boundary: GvisorBoundary, agents: Path, serve: Callable[[Taken], None]) -> AsyncIterator[Host]:
+    """A sandbox that may connect to ``a.example``, where ``serve`` answers."""
+    cell = await boundary.open(spec(agents))
+    try:
+        host = Host(cell)
+        host.serve = serve
+        await host.hello(user=USER, limits=LIMITS)
+        await names(host, ("a.example", [443]))
+        yield host
+    finally:
+        await cell.kill()
+
+
 async def test_resolver_and_listeners_go_on_and_a_fork_gets_names_of_its_own(
     gvisor: GvisorBoundary, agents: Path, tmp_path: Path
 ) -> None:
-    cell = await gvisor.open(spec(agents))
-    try:
-        host = Host(cell)
-        host.serve = echo
-        await host.hello(user=USER, limits=LIMITS)
-        await names(host, ("a.example", [443]))
+    async with opened(gvisor, agents, echo) as host:
         address, answer = await said(host, ARRIVE)
         assert answer == "a.example:443 "
         async with restored(gvisor, host, agents, tmp_path) as fork:
@@ -85,19 +94,12 @@ async def test_resolver_and_listeners_go_on_and_a_fork_gets_names_of_its_own(
             ]
         await host.resume()
         assert await said(host, ARRIVE) == [address, "a.example:443 "]
-    finally:
-        await cell.kill()
 
 
 async def test_a_tunnel_that_the_host_cuts_before_the_snapshot_is_cut_for_the_code_and_the_next_one_works(
     gvisor: GvisorBoundary, agents: Path, tmp_path: Path
 ) -> None:
-    cell = await gvisor.open(spec(agents))
-    try:
-        host = Host(cell)
-        host.serve = lambda taken: taken.connected()
-        await host.hello(user=USER, limits=LIMITS)
-        await names(host, ("a.example", [443]))
+    async with opened(gvisor, agents, lambda taken: taken.connected()) as host:
         await (await host.write("client.py", (PRELUDE + STAY).encode())).result()
         started = await host.shell("mkfifo go; exec python3 client.py <>go >said 2>&1", detached=True)
         await started.event("started")
@@ -111,5 +113,3 @@ async def test_a_tunnel_that_the_host_cuts_before_the_snapshot_is_cut_for_the_co
                 "until grep -q Error said; do sleep 0.05; done; echo >go; until grep :443 said; do sleep 0.05; done"
             ) == (b"a.example:443 \n")
             assert await fork.out("cat said") == b"ready\nConnectionResetError\na.example:443 \n"
-    finally:
-        await cell.kill()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -33,10 +31,8 @@ async def canary() -> AsyncIterator[Canary]:
 
 @pytest.fixture(scope="session")
 def internet() -> Iterator[Internet]:
-    with tempfile.TemporaryDirectory() as directory:
-        made = Internet(Path(directory))
+    with Internet.made() as made:
         yield made
-        made.close()
 
 
 @pytest.fixture

@@ -13,6 +13,9 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -53,6 +56,12 @@ class Internet:
         flags = {"net": "--net", "mnt": "--mount", "user": "--user"}
         keep = ["--preserve-credentials"] if as_user else []
         self.within = ("nsenter", *keep, *(f"{flags[one]}={process}/{one}" for one in spaces))
+
+    @classmethod
+    @contextmanager
+    def made(cls) -> Iterator[Internet]:
+        with tempfile.TemporaryDirectory() as directory, closing(cls(Path(directory))) as internet:
+            yield internet
 
     def bind(self, side: str, kind: str, address: str, port: int) -> socket.socket:
         """``side``: near (where the gateway is) or far. ``kind``: tcp (listening) or udp."""

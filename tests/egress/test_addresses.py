@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 import pytest
 from hypothesis import given
@@ -217,5 +217,8 @@ def test_no_reading_behind_the_local_prefix_reaches_below_the_floor(v4: IPv4Addr
         assert refusal(IPv6Address(bytes(raw)), private=None, own=())
 
 
-def test_the_policy_takes_what_the_floor_can_lift() -> None:
-    assert PRIVATE_RANGES == addresses._LIFTABLE
+@pytest.mark.parametrize("one", PRIVATE_RANGES, ids=str)
+def test_what_a_policy_takes_the_floor_lets_be_lifted(one: IPv4Network | IPv6Network) -> None:
+    inside = one[-2] if one.num_addresses > 1 else one[0]
+    assert refusal(inside, private=None, own=()) is not None
+    assert refusal(inside, private=one, own=()) is None

@@ -83,3 +83,10 @@ async def test_making_a_connection_has_an_end(canary: Canary, monkeypatch: pytes
     monkeypatch.setattr(passage, "MAKING_SECONDS", 0.0)
     last = await One(canary.port, "tcp").last()
     assert (last["op"], "in time" in last["text"]) == ("unreachable", True)
+
+
+async def test_a_mistake_of_ours_costs_one_connection_and_is_answered(canary: Canary) -> None:
+    one = One(canary.port, "tcp")
+    one.guest.judge = None  # type: ignore[assignment]
+    last = await one.last()
+    assert (last["op"], last["text"]) == ("unreachable", "The gateway failed (TypeError).")

@@ -10,7 +10,7 @@ import pytest
 
 from dayfly.egress.client import EgressDenied, EgressUnreachable, Gateway
 from dayfly.network import Rule
-from tests.egress.canary import Canary
+from tests.egress.canary import Canary, until
 from tests.egress.internet import NEAR, NEIGHBOUR, PRIVATE, PUBLIC, Internet, Names
 
 PORT = 7000
@@ -166,8 +166,7 @@ async def test_slow_names_of_one_sandbox_do_not_hold_up_another(outside: Gateway
     names.silent = "slow.example.com"
     await outside.admit("slow", (rule("*.slow.example.com"),))
     waiting = [asyncio.ensure_future(outside.connect("slow", f"n{n}.slow.example.com", PORT)) for n in range(40)]
-    while len(names.asked) < 4:
-        await asyncio.sleep(0.01)
+    await until(lambda: len(names.asked) >= 4)
     names.table["api.example.com"] = [[PUBLIC[0]]]
     await outside.admit("one", (rule("api.example.com"),))
     assert (await said_through(outside, "api.example.com"))[0] == PUBLIC[0]

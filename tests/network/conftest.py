@@ -17,10 +17,8 @@ from tests.network.world import RULES, House, World, certificate
 
 @pytest.fixture(scope="session")
 def internet() -> Iterator[Internet]:
-    with tempfile.TemporaryDirectory() as directory:
-        made = Internet(Path(directory))
+    with Internet.made() as made:
         yield made
-        made.close()
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

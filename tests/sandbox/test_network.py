@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,16 @@ async def word(asked: Asked) -> Any:
             return message
 
 
+@asynccontextmanager
+async def connected(tunnel: MemoryTunnel) -> AsyncIterator[tuple[Life, Asked]]:
+    """A client inside whose connection has come about, through ``tunnel``."""
+    async with living(agreeing) as (life, cell):
+        await life.set_network(RULES, MemoryWay(lambda *_: tunnel))  # type: ignore[arg-type]
+        asked = await cell.agent.open("tunnel", host="files.example.com", port=443)
+        await word(asked)
+        yield life, asked
+
+
 async def test_names_are_told_inside_and_the_gateway_knows_the_rules_before() -> None:
     told: list[Any] = []
     way = MemoryWay()
@@ -156,10 +167,7 @@ async def test_what_is_denied_is_told_inside_and_is_in_the_answer_of_the_run() -
 
 async def test_an_end_by_the_gateway_is_a_denial_too() -> None:
     tunnel = MemoryTunnel()
-    async with living(agreeing) as (life, cell):
-        await life.set_network(RULES, MemoryWay(lambda *_: tunnel))  # type: ignore[arg-type]
-        asked = await cell.agent.open("tunnel", host="files.example.com", port=443)
-        await word(asked)
+    async with connected(tunnel) as (life, asked):
         tunnel.denied = Denied("files.example.com", 443, "sni_mismatch", "the handshake names another host", "")
         tunnel.incoming.put_nowait(ConnectionResetError())
         assert await word(asked) == Fail("denied", "the handshake names another host")
@@ -251,10 +259,7 @@ async def test_what_the_gateway_did_not_take_is_not_what_the_policy_says() -> No
 
 async def test_a_client_that_goes_takes_its_connection_along() -> None:
     tunnel = MemoryTunnel()
-    async with living(agreeing) as (life, cell):
-        await life.set_network(RULES, MemoryWay(lambda *_: tunnel))  # type: ignore[arg-type]
-        asked = await cell.agent.open("tunnel", host="files.example.com", port=443)
-        await word(asked)
+    async with connected(tunnel) as (_, asked):
         await asked.send(Cancel())
         assert isinstance(await word(asked), Fail)
         await asyncio.wait_for(tunnel.closed.wait(), 5)

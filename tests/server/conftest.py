@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.machine import gvisor_with, image, short_directory
-from tests.server.house import TINY, House, house
+from tests.server.house import TINY, House, house, sandbox_of
 
 
 @pytest.fixture(scope="package")
@@ -27,11 +27,8 @@ def client(server: House) -> httpx.Client:
 @pytest.fixture
 def sandbox(client: httpx.Client) -> Iterator[str]:
     """The path of a live sandbox."""
-    made = client.post("/v1/sandboxes", json={"policy": TINY})
-    assert made.status_code == 201, made.text
-    path = f"/v1/sandboxes/{made.json()['id']}"
-    yield path
-    assert client.delete(path).status_code == 200
+    with sandbox_of(client, TINY) as path:
+        yield path
 
 
 @pytest.fixture

@@ -83,6 +83,16 @@ def an_allowance(tenant: str) -> Allowance:
 
 
 @contextmanager
+def sandbox_of(client: httpx.Client, policy: dict[str, Any]) -> Iterator[str]:
+    """The path of a live sandbox, which lives as long as somebody is here."""
+    made = client.post("/v1/sandboxes", json={"policy": policy})
+    assert made.status_code == 201, made.text
+    path = f"/v1/sandboxes/{made.json()['id']}"
+    yield path
+    assert client.delete(path).status_code == 200
+
+
+@contextmanager
 def house(boundary: Boundary, directory: Path, **configured: Any) -> Iterator[House]:
     """From its start to the end of all of its sandboxes."""
     ready: list[House] = []

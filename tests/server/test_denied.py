@@ -11,7 +11,7 @@ import pytest
 
 from dayfly.sandbox.denials import KEPT
 from tests.machine import gvisor_with, image, short_directory
-from tests.server.house import TINY, House, house
+from tests.server.house import TINY, House, house, sandbox_of
 
 ONE = "import socket\ntry: socket.getaddrinfo('other.example.com', 443)\nexcept OSError: pass"
 MANY = """
@@ -52,11 +52,8 @@ def client(open_house: House) -> httpx.Client:
 
 @pytest.fixture
 def sandbox(client: httpx.Client) -> Iterator[str]:
-    made = client.post("/v1/sandboxes", json={"policy": {**TINY, "network": RULES}})
-    assert made.status_code == 201, made.text
-    path = f"/v1/sandboxes/{made.json()['id']}"
-    yield path
-    client.delete(path)
+    with sandbox_of(client, {**TINY, "network": RULES}) as path:
+        yield path
 
 
 def counted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 
+from dayfly.network import PRIVATE_RANGES, within
+
 __all__ = ["refusal"]
 
 Address = IPv4Address | IPv6Address
@@ -84,13 +86,6 @@ _RANGES = tuple(
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 """All that IANA gives out of IPv6 (RFC 4291, 3587). What lies outside is refused even where no line above names it."""
 
-_LIFTABLE = tuple(
-    ip_network(one)
-    for one in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "127.0.0.0/8", "fc00::/7", "::1/128")
-)
-"""``private`` lifts the floor where both it and the address lie in the same one of these. So a wide network (0.0.0.0/0) lifts
-nothing, and loopback is lifted by one that names loopback only."""
-
 _NAT64 = IPv6Network("64:ff9b::/96")
 """The well-known prefix of translators (RFC 6052): the last 32 bits are the IPv4 address."""
 
@@ -113,10 +108,11 @@ def refusal(
 
     ``private`` is the rule's: addresses that are allowed although they are private. It lifts RFC 1918, shared, unique local and
     loopback addresses, and nothing else of the floor. ``own``: the addresses of this machine's interfaces, refused but for
-    loopback that ``private`` lifts. ``links``: the networks that those are in. Whoever is there is the operator's neighbour, and often
-    lets in who comes from beside it, also under a public address: refused, but for what ``private`` lifts. ``nat64``: prefixes of translators around here (RFC 6052: of 32, 40, 48, 56, 64 or 96 bits),
-    beside the well-known one, as the host's operator says: behind them the IPv4 address counts, so a prefix that somebody else
-    could tell would open what lies below the floor. Raises nothing.
+    loopback that ``private`` lifts. ``links``: the networks that those are in. Whoever is there is the operator's neighbour, and
+    often lets in who comes from beside it, also under a public address: refused, but for what ``private`` lifts. ``nat64``:
+    prefixes of translators around here (RFC 6052: of 32, 40, 48, 56, 64 or 96 bits), beside the well-known one, as the host's
+    operator says: behind them the IPv4 address counts, so a prefix that somebody else could tell would open what lies below
+    the floor. Raises nothing.
     """
     if isinstance(address, IPv6Address) and address.scope_id is not None:
         return "an address with a zone, of one link only (RFC 4007)"
@@ -138,9 +134,11 @@ _NEIGHBOUR = "an address in a network that the gateway's machine is itself in"
 
 
 def _lifted(address: Address, private: Network | None) -> bool:
+    """Where both lie in the same private range: a wide network (0.0.0.0/0) lifts nothing, and one that names loopback only
+    lifts loopback."""
     if private is None or address not in private:
         return False
-    return any(address in one and private.subnet_of(one) for one in _LIFTABLE if one.version == private.version)  # type: ignore[arg-type]
+    return any(address in one and within(private, one) for one in PRIVATE_RANGES)
 
 
 def _below_the_floor(address: Address) -> str | None:

@@ -21,7 +21,6 @@ MOST_METERS = 4096
 """Rules whose use is remembered, so that none is forgotten by being taken away and given again. Far more than a policy has."""
 
 Later = Callable[[float, Callable[[], None]], object]
-_Key = tuple[str, tuple[int, ...], str]
 
 
 class Guest:
@@ -31,18 +30,18 @@ class Guest:
         self.version = 0
         self._rules: tuple[Rule, ...] = ()
         self._judge = Rules(())
-        self._meters: dict[_Key, Meter] = {}
+        self._meters: dict[tuple[object, ...], Meter] = {}
         self._labels = Labels()
         self._later = later or asyncio.get_running_loop().call_later
 
     def admit(self, rules: tuple[Rule, ...]) -> None:
         self._rules, self._judge = rules, Rules(rules)
         self.version += 1
-        keys = {_key(rule) for rule in rules}
+        keys = {rule.key for rule in rules}
         for spare in [key for key in self._meters if key not in keys][: max(0, len(self._meters) - MOST_METERS)]:
             del self._meters[spare]
         for rule in rules:
-            self._meters.setdefault(_key(rule), Meter(self._later)).allow(rule.max_bytes, rule.rate)
+            self._meters.setdefault(rule.key, Meter(self._later)).allow(rule.max_bytes, rule.rate)
 
     def judge(self, host: str, port: int) -> Allowed | Denied:
         """Also whether anything is left of what the rule allows."""
@@ -57,7 +56,7 @@ class Guest:
         return self._rules[allowed.rule]
 
     def meter(self, allowed: Allowed) -> Meter:
-        return self._meters[_key(self.rule(allowed))]
+        return self._meters[self.rule(allowed).key]
 
 
 def _too_many(allowed: Allowed) -> Denied:
@@ -76,7 +75,3 @@ def _too_many(allowed: Allowed) -> Denied:
 def byte_cap(allowed: Allowed) -> Denied:
     reason = f"This sandbox has used up the bytes that its rule for {allowed.host} allows (max_bytes)."
     return Denied(allowed.host, allowed.port, "byte_cap", reason, "Transfer less, or ask for a larger max_bytes.")
-
-
-def _key(rule: Rule) -> _Key:
-    return rule.host, rule.ports, rule.protocol

@@ -63,8 +63,8 @@ class Passage:
             await self._post("denied", **_told(refused.denied), host=refused.denied.host)
         except (Unreachable, _Ended) as error:
             await self._post("unreachable", text=str(error)[:500])
-        except Exception:  # noqa: BLE001 - a mistake of ours: it costs one connection, and is answered
-            await self._post("unreachable", text="The gateway failed.")
+        except Exception as error:  # noqa: BLE001 - a mistake of ours: it costs one connection, and is answered
+            await self._post("unreachable", text=f"The gateway failed ({type(error).__name__}).")
         else:
             await self._post("connected", host=allowed.host, rule=allowed.rule, address=str(self._address))
             await self._finish(*await self._carried(upstream))

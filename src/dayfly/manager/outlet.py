@@ -30,15 +30,14 @@ MOST_REMEMBERED = 10_000
 """Sandboxes without a way out whose use is remembered: one that was paused goes on with what is left of its ``max_bytes``."""
 
 Told = Callable[[Closed], None]
-_Key = tuple[str, tuple[int, ...], str]
 
 
 class _Use:
     """Bytes that a sandbox has moved under rules with a cap. A gateway counts for itself, from when it got to know the sandbox."""
 
     def __init__(self) -> None:
-        self._before: Counter[_Key] = Counter()  # counted by nobody who is still there
-        self._now: Counter[_Key] = Counter()
+        self._before: Counter[tuple[object, ...]] = Counter()  # counted by nobody who is still there
+        self._now: Counter[tuple[object, ...]] = Counter()
 
     def __bool__(self) -> bool:
         return bool(self._before or self._now)
@@ -51,14 +50,14 @@ class _Use:
     def add(self, rules: tuple[Rule, ...], closed: Closed) -> None:
         rule = _rule_of(rules, closed)
         if rule is not None and rule.max_bytes is not None:
-            self._now[_key(rule)] += closed.sent + closed.received
+            self._now[rule.key] += closed.sent + closed.received
 
     def left(self, rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
         """With the caps that are left for who counts now. None is less than a rule can have."""
         return tuple(self._left(rule) for rule in rules)
 
     def _left(self, rule: Rule) -> Rule:
-        used = self._before[_key(rule)]
+        used = self._before[rule.key]
         if rule.max_bytes is None or not used:
             return rule
         return rule.model_copy(update={"max_bytes": max(KIB, rule.max_bytes - used)})
@@ -230,10 +229,6 @@ async def _refusal(gateway: Gateway, sandbox: str, rules: tuple[Rule, ...]) -> H
             raise
         return error
     return None
-
-
-def _key(rule: Rule) -> _Key:
-    return rule.host, rule.ports, rule.protocol
 
 
 def _rule_of(rules: tuple[Rule, ...], closed: Closed) -> Rule | None:

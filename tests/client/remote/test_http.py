@@ -167,7 +167,7 @@ async def test_a_body_that_goes_on_wrongly_or_not_at_all_ends(later: bytes) -> N
 async def test_a_server_that_does_not_take_what_is_sent_is_given_up() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.pause_reading()  # type: ignore[attr-defined]
-        await asyncio.sleep(6 * SOON)
+        await asyncio.Event().wait()
 
     async def endless() -> AsyncIterator[bytes]:
         while True:
@@ -213,7 +213,7 @@ async def test_an_answer_before_all_was_sent_is_the_answer() -> None:
 
 async def test_nobody_behind_a_proxy_is_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(6 * SOON)
+        await asyncio.Event().wait()
 
     monkeypatch.setattr(http_module, "CONNECT_SECONDS", 0.2)
     async with serving(serve) as silent:
@@ -231,7 +231,7 @@ async def test_a_refusal_while_the_content_is_waited_for_is_the_refusal_and_the_
     async def content() -> AsyncIterator[bytes]:
         try:
             yield b"x"
-            await asyncio.sleep(6 * SOON)
+            await asyncio.Event().wait()
         finally:
             left.set()
 
@@ -249,7 +249,7 @@ async def test_a_refusal_while_the_content_is_waited_for_is_the_refusal_and_the_
 async def test_who_is_cancelled_while_the_content_is_waited_for_stays_cancelled() -> None:
     async def content() -> AsyncIterator[bytes]:
         yield b"x"
-        await asyncio.sleep(6 * SOON)
+        await asyncio.Event().wait()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
@@ -312,7 +312,7 @@ async def test_an_end_counts_also_if_the_answer_never_ends(monkeypatch: pytest.M
         await reader.readuntil(b"\r\n\r\n")
         line = b'{"n":1,"type":"end"}\n'
         writer.write(CHUNKED + b"%x\r\n%s\r\n" % (len(line), line))
-        await asyncio.sleep(6 * SOON)
+        await asyncio.Event().wait()
 
     monkeypatch.setattr(events_module, "FINISH_SECONDS", 0.2)
     async with serving(serve) as http:
