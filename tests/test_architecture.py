@@ -29,7 +29,7 @@ class Zone:
     third_party: str = ""
 
 
-NOUNS = "errors limits names hosts shared_hosts network policy denial spec"
+NOUNS = "errors limits names hosts urls shared_hosts network policy denial spec"
 BOUNDARY_PARTS = (
     "boundaries.base boundaries.snapshot boundaries.forks boundaries.pipes boundaries.processes boundaries.stderr "
     "boundaries.life"
@@ -46,7 +46,8 @@ ZONES = {
     "names": Zone("errors", "a rule for nouns"),
     "hosts": Zone("errors", "a rule for nouns", third_party="idna"),
     "shared_hosts": Zone("", "what is known of hosts, for nouns", third_party="publicsuffixlist"),
-    "network": Zone("errors limits hosts shared_hosts", "a noun", third_party="pydantic"),
+    "urls": Zone("", "a rule for nouns"),
+    "network": Zone("errors limits hosts urls shared_hosts", "a noun", third_party="pydantic"),
     "policy": Zone("errors limits network", "a noun", third_party="pydantic"),
     "denial": Zone("", "a noun"),
     "spec": Zone("errors limits policy denial", "a noun"),
@@ -79,6 +80,7 @@ ZONES = {
     "egress.verdict": Zone("", "a noun"),
     "egress.rules": Zone("policy network hosts errors egress.verdict", "pure: what rules say of a connection"),
     "egress.addresses": Zone("network", "pure: what is dialled for nobody"),
+    "egress.terms": Zone("limits network", "a noun", third_party="pydantic"),
     # the gateway's process: it knows neither sandboxes nor the manager
     "egress.packets": Zone("", "what the two sides say to each other"),
     "egress.confine": Zone("", "a part: what the process gives up"),
@@ -93,6 +95,8 @@ ZONES = {
     "egress.guests": Zone(
         "network egress.labels egress.meter egress.resolving egress.rules egress.verdict", "one sandbox, as rules"
     ),
+    "egress.http": Zone("", "only a package: each of its parts has a line of its own"),
+    "egress.http.messages": Zone("egress.verdict", "nouns"),
     "egress.passage": Zone(f"egress.addresses egress.verdict {GATEWAY_PARTS}", "one connection"),
     "egress.gateway": Zone(
         f"errors network egress.packets egress.passage {GATEWAY_PARTS}", "hears the manager", third_party="pydantic"
@@ -137,6 +141,7 @@ PORTABLE = (
     "names",
     "hosts",
     "shared_hosts",
+    "urls",
     "network",
     "policy",
     "denial",

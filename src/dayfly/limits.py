@@ -149,7 +149,7 @@ def _problem(item: dict[str, Any], model: type[BaseModel]) -> tuple[str, str]:
     name = next((part for part in reversed(loc) if isinstance(part, str)), "")
     key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).lstrip(".") or model.__name__
     if kind == "extra_forbidden":
-        return f"there is no key {key!r}", _nearest(name, list(holder.model_fields))
+        return f"there is no key {key!r}", _nearest(name, _own_first(holder))
     if kind == "missing":
         return f"{key} is missing", f"give {key}"
     if kind == "value_error":
@@ -181,6 +181,12 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from _models(inner)
 
 
+def _own_first(model: type[BaseModel]) -> list[str]:
+    """Names of fields: what makes it what it is, then what others have too."""
+    own = [name for name in model.__annotations__ if name in model.model_fields]
+    return [*own, *(name for name in model.model_fields if name not in own)]
+
+
 def _nearest(name: str, names: list[str]) -> str:
     import difflib  # only for mistakes
 
@@ -191,7 +197,7 @@ def _nearest(name: str, names: list[str]) -> str:
 def _default(holder: type[BaseModel], name: str) -> str:
     field = holder.model_fields.get(name)
     if field is None or field.is_required():
-        return f"keys are {', '.join(holder.model_fields)}"
+        return f"keys are {', '.join(_own_first(holder))}"
     if isinstance(field.default, BaseModel):
         return f"keys are {', '.join(type(field.default).model_fields)}"
     return f"the default is {_shown(field.default)}"

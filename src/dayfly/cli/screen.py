@@ -10,7 +10,7 @@ from dayfly.cli.endings import note, writing
 from dayfly.cli.printable import LineKeeper
 from dayfly.cli.registries import registries
 from dayfly.cli.saving import SAVABLE
-from dayfly.network import Rule, lint
+from dayfly.network import Grants, lint
 from dayfly.spec import Denial, Enforcement, Execution, ExecutionError, LimitReport, Outcome, Result
 
 __all__ = ["Screen", "tell_cautions", "tell_denials", "tell_limits", "tell_outcome"]
@@ -100,7 +100,7 @@ def tell_outcome(execution: Execution) -> None:
         note("; ".join(parts))
 
 
-def tell_cautions(rules: Literal["none"] | tuple[Rule, ...]) -> None:
+def tell_cautions(rules: Literal["none"] | Grants) -> None:
     """A line for each thing that whoever wrote the rules should know."""
     for told in dict.fromkeys(f"{one.host}: {one.reason} {one.remedy}" for one in lint(rules, registries=registries())):
         _note_line(f"note: {told}")

@@ -25,7 +25,7 @@ from dayfly.egress.tunnel import ENDS, Closed, Tunnel
 from dayfly.egress.verdict import CODES, Denied, port_or_zero
 from dayfly.errors import DayflyError, Fault, HostError
 from dayfly.hosts import BadHost, canonical
-from dayfly.network import Rule
+from dayfly.network import Grants
 
 __all__ = ["Closed", "EgressDenied", "EgressUnreachable", "Gateway", "Tunnel"]
 
@@ -132,7 +132,7 @@ class Gateway:
 
     # --- what is asked ----------------------------------------------------------------------------------------------
 
-    async def admit(self, sandbox: str, rules: tuple[Rule, ...]) -> None:
+    async def admit(self, sandbox: str, rules: Grants) -> None:
         """The sandbox's rules from now on. When this returns, tunnels that none of them allows have been cut. Raises ``HostError``."""
         text = json.dumps([rule.model_dump(mode="json") for rule in rules])
         parts = [text[at : at + MAX_PART] for at in range(0, len(text), MAX_PART)]

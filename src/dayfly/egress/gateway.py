@@ -21,7 +21,7 @@ from dayfly.egress.packets import TO_GATEWAY, BadPacket, Packets
 from dayfly.egress.passage import Passage
 from dayfly.egress.resolving import Resolver
 from dayfly.errors import PolicyError
-from dayfly.network import Rule
+from dayfly.network import Grants
 
 __all__ = ["leave", "serve"]
 
@@ -40,7 +40,7 @@ LAST_WORDS_SECONDS = 3.0
 MOST_TOGETHER = 64
 """Packets that are dealt with before connections get their turn."""
 
-_RULES = TypeAdapter(tuple[Rule, ...])
+_RULES = TypeAdapter(Grants)
 
 
 async def serve(end: socket.socket, ended: Callable[[int], None]) -> None:

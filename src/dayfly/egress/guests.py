@@ -10,7 +10,7 @@ from dayfly.egress.meter import Meter
 from dayfly.egress.resolving import Turns
 from dayfly.egress.rules import Rules
 from dayfly.egress.verdict import Allowed, Denied
-from dayfly.network import Rule
+from dayfly.network import Grant, Grants
 
 __all__ = ["MOST_CONNECTIONS", "Guest", "byte_cap"]
 
@@ -28,13 +28,13 @@ class Guest:
         self.turns = Turns()
         self.connections: set[int] = set()
         self.version = 0
-        self._rules: tuple[Rule, ...] = ()
+        self._rules: Grants = ()
         self._judge = Rules(())
         self._meters: dict[tuple[object, ...], Meter] = {}
         self._labels = Labels()
         self._later = later or asyncio.get_running_loop().call_later
 
-    def admit(self, rules: tuple[Rule, ...]) -> None:
+    def admit(self, rules: Grants) -> None:
         self._rules, self._judge = rules, Rules(rules)
         self.version += 1
         keys = {rule.key for rule in rules}
@@ -48,11 +48,14 @@ class Guest:
         verdict = self._judge.judge(host, port)
         if isinstance(verdict, Denied):
             return verdict
-        if self.rule(verdict).host.startswith("*.") and not self._labels.admit(verdict.host):
+        if self._starred(verdict) and not self._labels.admit(verdict.host):
             return _too_many(verdict)
         return byte_cap(verdict) if self.meter(verdict).spent else verdict
 
-    def rule(self, allowed: Allowed) -> Rule:
+    def _starred(self, allowed: Allowed) -> bool:
+        return all(host.startswith("*.") for host, _ in self.rule(allowed).places)
+
+    def rule(self, allowed: Allowed) -> Grant:
         return self._rules[allowed.rule]
 
     def meter(self, allowed: Allowed) -> Meter:

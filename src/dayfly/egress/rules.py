@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dayfly.egress.verdict import Allowed, Denied, port_or_zero
 from dayfly.hosts import BadHost, IsAddress, canonical
-from dayfly.network import Rule
+from dayfly.network import Grants
 
 __all__ = ["Rules"]
 
@@ -15,13 +15,14 @@ _SHOWN = 80  # characters of a hostile name, quoted
 class Rules:
     """Frozen; ``judge`` is a few look-ups, however many rules there are."""
 
-    def __init__(self, rules: tuple[Rule, ...]) -> None:
+    def __init__(self, rules: Grants) -> None:
         self._rules = rules
         self._by_host: dict[str, dict[int, int]] = {}  # as in the rule, star and all: port: index
         for index, rule in enumerate(rules):
-            ports = self._by_host.setdefault(rule.host, {})
-            for port in rule.ports:
-                ports.setdefault(port, index)
+            for host, ports in rule.places:
+                by_port = self._by_host.setdefault(host, {})
+                for port in ports:
+                    by_port.setdefault(port, index)
 
     def __repr__(self) -> str:
         return f"<Rules: {len(self._rules)}>"
@@ -40,7 +41,7 @@ class Rules:
         starred = self._by_host.get("*." + name.partition(".")[2], {})
         index = exact.get(port, starred.get(port))
         if index is not None:
-            return Allowed(name, port, index, self._rules[index].protocol)
+            return Allowed(name, port, index, self._rules[index].spoken)
         if exact or starred:
             return self._other_ports(name, port, sorted({*exact, *starred}))
         return Denied(

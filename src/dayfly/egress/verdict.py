@@ -16,6 +16,11 @@ CODES = frozenset(
         "private_address",  # the name leads to where nothing public is
         "sni_mismatch",  # the TLS handshake names another host
         "not_tls",  # it does not begin as TLS
+        "bad_request",  # no request that only one thing can be made of
+        "request_not_listed",  # the rule allows other methods or paths
+        "object_not_listed",  # another operation, bucket or key
+        "package_not_listed",  # another package, or a file of one that may not be had
+        "no_secret",  # the rule's secret is not there, or not for this host
         "byte_cap",  # the rule's ``max_bytes`` are used up
         "gateway_gone",
     }

@@ -22,7 +22,7 @@ from dayfly.manager.recorded import RecordedLife
 from dayfly.manager.shelf import Shelf
 from dayfly.manager.spares import Spares
 from dayfly.manager.templates import PRESTART, Template
-from dayfly.network import Rule
+from dayfly.network import Grants
 from dayfly.policy import Policy
 from dayfly.sandbox import Suspended
 from dayfly.spec import EndReason, Image, Mount, SandboxSpec
@@ -178,7 +178,7 @@ class Manager:
         """See ``Pauses.pause``."""
         return await self.pauses.pause(self._life(sandbox), owner, seconds=seconds, most=most)
 
-    async def set_network(self, sandbox: str, rules: Literal["none"] | tuple[Rule, ...]) -> None:
+    async def set_network(self, sandbox: str, rules: Literal["none"] | Grants) -> None:
         """What a live one may reach from now on, as ``Policy`` has accepted it; see ``NetworkCalls.set_network``. To the end,
         even if the caller is cancelled. Raises ``NoSuchSandbox``, ``SandboxEnded``, ``HostError``, ``JournalUnwritable``."""
         life = self._life(sandbox)

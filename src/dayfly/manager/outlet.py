@@ -16,7 +16,7 @@ from dayfly.egress.client import Closed, EgressDenied, Gateway, Tunnel
 from dayfly.egress.verdict import Denied, port_or_zero
 from dayfly.errors import HostError
 from dayfly.limits import KIB
-from dayfly.network import Rule
+from dayfly.network import AnyRule, Grant, Grants
 
 __all__ = ["Outlet"]
 
@@ -47,16 +47,16 @@ class _Use:
         self._before += self._now
         self._now.clear()
 
-    def add(self, rules: tuple[Rule, ...], closed: Closed) -> None:
+    def add(self, rules: Grants, closed: Closed) -> None:
         rule = _rule_of(rules, closed)
         if rule is not None and rule.max_bytes is not None:
             self._now[rule.key] += closed.sent + closed.received
 
-    def left(self, rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    def left(self, rules: Grants) -> Grants:
         """With the caps that are left for who counts now. None is less than a rule can have."""
         return tuple(self._left(rule) for rule in rules)
 
-    def _left(self, rule: Rule) -> Rule:
+    def _left(self, rule: AnyRule) -> AnyRule:
         used = self._before[rule.key]
         if rule.max_bytes is None or not used:
             return rule
@@ -65,13 +65,13 @@ class _Use:
 
 @dataclass
 class _Known:
-    rules: tuple[Rule, ...]
+    rules: Grants
     told: Told
     use: _Use
     refusal: HostError | None = None  # of the gateway that there is, to take these rules
 
     @property
-    def left(self) -> tuple[Rule, ...]:
+    def left(self) -> Grants:
         return self.use.left(self.rules)
 
 
@@ -91,7 +91,7 @@ class Outlet:
         state = "off" if self._gateway is None else "lost" if self._gateway.lost.is_set() else "up"
         return f"<Outlet {state}: {len(self._known)} sandboxes>"
 
-    async def admit(self, sandbox: str, rules: tuple[Rule, ...], told: Told) -> None:
+    async def admit(self, sandbox: str, rules: Grants, told: Told) -> None:
         """From now on the sandbox may reach what ``rules`` name, and nothing else. ``told`` hears of every connection that has
         ended. Raises ``HostError``; a later gateway then allows what both these rules and those before did, until it is withdrawn."""
         before = self._known.get(sandbox)
@@ -220,7 +220,7 @@ class Outlet:
             del self._past[next(iter(self._past))]
 
 
-async def _refusal(gateway: Gateway, sandbox: str, rules: tuple[Rule, ...]) -> HostError | None:
+async def _refusal(gateway: Gateway, sandbox: str, rules: Grants) -> HostError | None:
     """Raises ``HostError`` where it is the gateway that has failed."""
     try:
         await gateway.admit(sandbox, rules)
@@ -231,11 +231,11 @@ async def _refusal(gateway: Gateway, sandbox: str, rules: tuple[Rule, ...]) -> H
     return None
 
 
-def _rule_of(rules: tuple[Rule, ...], closed: Closed) -> Rule | None:
+def _rule_of(rules: Grants, closed: Closed) -> Grant | None:
     """Which one counts it now: a connection may be older than the rules."""
-    for host in (closed.host, "*." + closed.host.partition(".")[2]):
+    for wanted in (closed.host, "*." + closed.host.partition(".")[2]):
         for rule in rules:
-            if rule.host == host and closed.port in rule.ports:
+            if any(host == wanted and closed.port in ports for host, ports in rule.places):
                 return rule
     return None
 

@@ -15,7 +15,7 @@ from dayfly.egress.client import Closed
 from dayfly.errors import DayflyError, SandboxEnded
 from dayfly.manager.ledger import Record
 from dayfly.manager.traffic import Traffic
-from dayfly.network import Rule
+from dayfly.network import Grants
 from dayfly.sandbox import ExecutionSink, Life, WayOut
 from dayfly.spec import Execution, ProcessResult, Result
 
@@ -233,7 +233,7 @@ class RecordedLife(Life):
         self._note_first("file.removed", {"path": str(path), "recursive": bool(options.get("recursive"))})
         return await super().remove(path, **options)
 
-    async def set_network(self, rules: tuple[Rule, ...], way: WayOut) -> None:
+    async def set_network(self, rules: Grants, way: WayOut) -> None:
         """See ``NetworkCalls.set_network``."""
         self._note_first("network.changed", destinations(rules))
         await super().set_network(rules, way)
@@ -298,7 +298,7 @@ def names_of(env: Mapping[str, str]) -> list[str]:
     return found
 
 
-def destinations(rules: tuple[Rule, ...]) -> dict[str, Any]:
+def destinations(rules: Grants) -> dict[str, Any]:
     """What rules grant: all that an entry has room for, and how many they are."""
     found: list[dict[str, Any]] = []
     room = MAX_NAMES

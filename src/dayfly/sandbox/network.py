@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from dayfly.egress.client import Closed, EgressDenied, EgressUnreachable, Tunnel
 from dayfly.egress.verdict import Denied
 from dayfly.errors import HostError, SandboxEnded
-from dayfly.network import Rule
+from dayfly.network import Grants
 from dayfly.policy import Policy
 from dayfly.sandbox.accepted import Accepted
 from dayfly.sandbox.denials import Denials
@@ -46,7 +46,7 @@ MAX_HOST = 253
 class WayOut(Protocol):
     """Where tunnels lead to: the manager's hold on the gateway."""
 
-    async def admit(self, sandbox: str, rules: tuple[Rule, ...], told: Callable[[Closed], None]) -> None:
+    async def admit(self, sandbox: str, rules: Grants, told: Callable[[Closed], None]) -> None:
         """What the sandbox may reach from now on. ``told`` hears of every connection that has ended."""
         ...
 
@@ -72,7 +72,7 @@ class Network:
         for asked in early:
             self._tunnel(asked)
 
-    async def admit(self, rules: tuple[Rule, ...], told: Callable[[Closed], None]) -> None:
+    async def admit(self, rules: Grants, told: Callable[[Closed], None]) -> None:
         """What can be reached from now on. Code that goes on from a snapshot may ask before this; it waits. Raises ``HostError``."""
         await self._way.admit(self._sandbox, rules, told)
         self._admitted.set()
@@ -157,7 +157,7 @@ class NetworkCalls:
         claims = partial(_note_claims, self._inside.denials)
         self._inside.link.accepts = {ops.TUNNEL.name: wait, ops.NAMES_REFUSED.name: claims}
 
-    async def set_network(self, rules: tuple[Rule, ...], way: WayOut) -> None:
+    async def set_network(self, rules: Grants, way: WayOut) -> None:
         """What can be reached from now on, instead of what could be before; ``policy`` says so. Connections that no rule
         allows any more have ended when this returns. Raises ``HostError``, ``SandboxEnded``."""
         async with self._changing:
@@ -169,7 +169,7 @@ class NetworkCalls:
                 await self._admit(rules, way)
                 await self._tell_names(rules)
 
-    async def _admit(self, rules: tuple[Rule, ...], way: WayOut) -> None:
+    async def _admit(self, rules: Grants, way: WayOut) -> None:
         if self._network is None:  # first: its end withdraws whatever becomes of this
             early = [asked for asked in self._early if not asked.over]
             self._network = Network(self._inside.link, self.id, way, self._inside.denials, early)
@@ -180,7 +180,7 @@ class NetworkCalls:
             if self.end_reason is not None:  # it ended meanwhile, and perhaps without its network
                 await self._network.end()
 
-    async def _tell_names(self, rules: tuple[Rule, ...]) -> None:
+    async def _tell_names(self, rules: Grants) -> None:
         try:
             async with asyncio.timeout(TELL_SECONDS):
                 call = await self._inside.link.open(ops.NETWORK, {"names": names_of(rules)})
@@ -247,11 +247,12 @@ async def _inward(asked: Accepted, tunnel: Tunnel) -> None:
     asked.send_eof(ops.STDOUT)
 
 
-def names_of(rules: tuple[Rule, ...]) -> list[dict[str, Any]]:
+def names_of(rules: Grants) -> list[dict[str, Any]]:
     """What the agent is told of them: hosts and ports, and nothing else."""
     found: dict[str, set[int]] = {}
     for rule in rules:
-        found.setdefault(rule.host, set()).update(rule.ports)
+        for host, ports in rule.places:
+            found.setdefault(host, set()).update(ports)
     return [{"host": host, "ports": sorted(ports)} for host, ports in found.items()]
 
 

@@ -9,7 +9,7 @@ from pydantic import field_validator
 
 from dayfly.errors import PolicyError
 from dayfly.limits import Checked
-from dayfly.network import Rule, host_pattern, private_range, within
+from dayfly.network import Grant, Grants, host_pattern, private_range, within
 
 __all__ = ["Reach"]
 
@@ -27,6 +27,12 @@ class Reach(Checked):
     """Of which a rule's own ``private`` may be a part. Its name must be listed too, since whoever may choose the name
     chooses the address: ``*`` is not enough."""
 
+    secrets: frozenset[str] = frozenset()
+    """Names of secrets that such rules may use. Each goes to the hosts that it was stored for, and nowhere else."""
+
+    packages: bool = False
+    """Whether such rules may name packages of this machine's indexes."""
+
     @field_validator("names")
     @classmethod
     def _one_spelling(cls, names: frozenset[str]) -> frozenset[str]:
@@ -37,27 +43,47 @@ class Reach(Checked):
     def _private_ranges(cls, ranges: object) -> object:
         return [private_range(one) for one in ranges] if isinstance(ranges, (list, tuple, set, frozenset)) else ranges
 
-    def check(self, rules: Literal["none"] | tuple[Rule, ...]) -> None:
+    def check(self, rules: Literal["none"] | Grants) -> None:
         """Raises ``PolicyError`` for what goes beyond it."""
         for index, rule in enumerate(() if rules == "none" else rules):
-            if not self._names(rule):
-                raise PolicyError(f"network[{index}]: {self._refusal(rule)}", remedy=_ASK)
-            if rule.private is not None and not any(within(rule.private, one) for one in self.private):
-                message = f"network[{index}]: over HTTP no rule may have private = {str(rule.private)!r} here"
-                raise PolicyError(message, remedy=_ASK_FOR_RANGE)
+            self._check_destination(index, rule)
+            if not rule.secrets <= self.secrets:
+                names = ", ".join(sorted(rule.secrets - self.secrets))
+                raise PolicyError(
+                    f"network[{index}]: over HTTP no rule may use the secret {names} here", remedy=_ASK_FOR_IT
+                )
 
-    def _names(self, rule: Rule) -> bool:
-        starred = rule.host if rule.host.startswith("*.") else "*." + rule.host.partition(".")[2]
-        return not self.names.isdisjoint({rule.host, starred}) or (ANY in self.names and rule.private is None)
+    def _check_destination(self, index: int, rule: Grant) -> None:
+        host = rule.leads_to
+        if host is None:
+            if not self.packages:
+                raise PolicyError(
+                    f"network[{index}]: over HTTP no rule may have packages here", remedy=_ASK_FOR_PACKAGES
+                )
+        elif not self._names(host, rule):
+            raise PolicyError(f"network[{index}]: {self._refusal(host)}", remedy=_ASK)
+        if rule.private is not None and not any(within(rule.private, one) for one in self.private):
+            message = f"network[{index}]: over HTTP no rule may have private = {str(rule.private)!r} here"
+            raise PolicyError(message, remedy=_ASK_FOR_RANGE)
 
-    def _refusal(self, rule: Rule) -> str:
+    def _names(self, host: str, rule: Grant) -> bool:
+        starred = host if host.startswith("*.") else "*." + host.partition(".")[2]
+        return not self.names.isdisjoint({host, starred}) or (ANY in self.names and rule.private is None)
+
+    def _refusal(self, host: str) -> str:
         if not self.names:
             return "over HTTP no policy has a network here"
         if ANY in self.names:
-            return f"{rule.host!a} with private is not a name that a policy over HTTP may have here"
-        return f"{rule.host!a} is not a name that a policy over HTTP may have here"
+            return f"{host!a} with private is not a name that a policy over HTTP may have here"
+        return f"{host!a} is not a name that a policy over HTTP may have here"
 
 
+_ASK_FOR_IT = (
+    "the server's operator can list it ([network] secrets in its configuration), or make a template with this rule"
+)
+_ASK_FOR_PACKAGES = (
+    "the server's operator can allow them ([network] packages in its configuration), or make a template with this rule"
+)
 _ASK = (
     "the server's operator can list the name ([network] names in its configuration), or make a template with this rule"
 )

@@ -16,7 +16,7 @@ from dayfly.client.remote.http import Http
 from dayfly.client.remote.sandbox import RemoteSandbox
 from dayfly.client.remote.values import is_id, told_sandbox
 from dayfly.errors import DayflyError, NoSuchSandbox, SandboxEnded
-from dayfly.network import Rule
+from dayfly.network import Grants
 from dayfly.policy import Policy
 from dayfly.spec import EndReason
 
@@ -71,7 +71,7 @@ class Server:
     async def pause(self, sandbox: str, *, seconds: float) -> None:
         await self._http.ask("POST", f"/v1/sandboxes/{sandbox}/pause", body={"seconds": seconds})
 
-    async def set_network(self, sandbox: str, rules: Literal["none"] | tuple[Rule, ...]) -> None:
+    async def set_network(self, sandbox: str, rules: Literal["none"] | Grants) -> None:
         told = "none" if rules == "none" else [rule.model_dump(mode="json") for rule in rules]
         await self._http.ask("PUT", f"/v1/sandboxes/{sandbox}/network", body={"network": told})
 

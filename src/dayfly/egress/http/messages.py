@@ -1,0 +1,103 @@
+"""Nouns: what a sandbox asks, what it is answered, and who serves that.
+
+``egress.http.serving`` reads requests and writes responses; a ``Service`` stands between it and the servers outside. Nothing of a request
+goes on that is not in these values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network
+from typing import Literal, Protocol
+
+from dayfly.egress.verdict import Denied
+
+__all__ = ["Body", "Headers", "Origin", "Refused", "Request", "Response", "Service", "Upstreams", "nothing", "once"]
+
+Headers = tuple[tuple[str, str], ...]
+"""Names in lower case, values as Latin-1, in their order. Nothing of how a message is carried is among them: no Host, Connection,
+Content-Length, Transfer-Encoding, nor what Connection names."""
+
+Body = AsyncIterator[bytes]
+"""Pieces of any size but zero. Read once."""
+
+
+async def nothing() -> Body:
+    """No body."""
+    if False:
+        yield b""
+
+
+async def once(*pieces: bytes) -> Body:
+    for piece in pieces:
+        if piece:
+            yield piece
+
+
+@dataclass(frozen=True)
+class Request:
+    """``path`` is canonical (``dayfly.urls``), ``query`` as it came, without its question mark. ``length`` of the body in bytes; ``None``: it is in chunks."""
+
+    method: str
+    path: str
+    query: str = ""
+    headers: Headers = ()
+    body: Body = field(default_factory=nothing)
+    length: int | None = 0
+
+    def header(self, name: str) -> str | None:
+        """The first of that name, which is given in lower case."""
+        return next((value for key, value in self.headers if key == name), None)
+
+
+@dataclass(frozen=True)
+class Response:
+    """``rule``: the index of the one that allowed the request; ``secret``: the name of the one that was used for it."""
+
+    status: int
+    headers: Headers = ()
+    body: Body = field(default_factory=nothing)
+    length: int | None = 0
+    rule: int | None = None
+    secret: str | None = None
+
+    def header(self, name: str) -> str | None:
+        return next((value for key, value in self.headers if key == name), None)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a request goes: ``host`` in canonical form, which is resolved, judged by the floor, dialled, and for https verified."""
+
+    scheme: Literal["https", "http"]
+    host: str
+    port: int
+    private: IPv4Network | IPv6Network | None = None
+
+
+class Refused(Exception):
+    """What was asked for is denied. The sandbox gets ``Service.refusal``."""
+
+    def __init__(self, denied: Denied) -> None:
+        super().__init__(denied.code)
+        self.denied = denied
+
+
+class Upstreams(Protocol):
+    async def send(self, origin: Origin, request: Request) -> Response:
+        """Its head is there when this returns; its body is read from the server as somebody takes it, and is to be read to its end or
+        closed with ``aclose`` before the next ``send``. Raises ``Refused``, and ``Unreachable`` of ``egress.dialling``."""
+        ...
+
+
+class Service(Protocol):
+    """Of one connection of a sandbox, one request after another."""
+
+    async def answer(self, request: Request, upstreams: Upstreams) -> Response:
+        """Raises ``Refused``, ``Unreachable``, and ``EOFError`` or ``OSError`` where the sandbox's body breaks off."""
+        ...
+
+    def refusal(self, denied: Denied, status: int) -> Response:
+        """How ``denied`` is said to clients of this service. ``status``: 403, or what fits better (429, 400)."""
+        ...

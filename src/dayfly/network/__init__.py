@@ -1,0 +1,36 @@
+"""Where a sandbox may connect to: a list of grants, each for named destinations. Pure values, which policies are made of."""
+
+from __future__ import annotations
+
+from dayfly.network.advice import Caution, lint
+from dayfly.network.grant import Grant, Place
+from dayfly.network.inject import Inject
+from dayfly.network.listing import MOST_RULES, AnyRule, Grants, Network, parse_network
+from dayfly.network.objects import Objects, ObjectsRule
+from dayfly.network.packages import Packages, PackagesRule
+from dayfly.network.ranges import PRIVATE_RANGES, private_range, within
+from dayfly.network.rule import MOST_PORTS, Protocol, Rule, host_pattern
+
+__all__ = [
+    "MOST_PORTS",
+    "MOST_RULES",
+    "PRIVATE_RANGES",
+    "AnyRule",
+    "Caution",
+    "Grant",
+    "Grants",
+    "Inject",
+    "Network",
+    "Objects",
+    "ObjectsRule",
+    "Packages",
+    "PackagesRule",
+    "Place",
+    "Protocol",
+    "Rule",
+    "host_pattern",
+    "lint",
+    "parse_network",
+    "private_range",
+    "within",
+]

@@ -1,0 +1,75 @@
+"""What a reader of rules should know: they are valid."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from dayfly.network.listing import Grants
+from dayfly.network.rule import Rule
+from dayfly.shared_hosts import shared_by_many
+
+__all__ = ["Caution", "lint"]
+
+
+@dataclass(frozen=True)
+class Caution:
+    """What a reader of the rules should know: they are valid. ``rule`` is an index; ``reason`` and ``remedy`` a sentence each."""
+
+    rule: int
+    host: str
+    reason: str
+    remedy: str
+
+
+def lint(rules: Literal["none"] | Grants, *, registries: Collection[str] = ()) -> tuple[Caution, ...]:
+    """Cautions about rules that ``Policy`` has accepted, in their order. ``registries``: names of hosts that take packages."""
+    if rules == "none":
+        return ()
+    by_host: dict[tuple[str, int], int] = {
+        (rule.host, port): at for at, rule in enumerate(rules) if isinstance(rule, Rule) for port in rule.ports
+    }
+    return tuple(
+        caution
+        for index, rule in enumerate(rules)
+        if isinstance(rule, Rule)
+        for caution in (*_shared(index, rule, registries), *_unseen(index, rule), *_overlapping(index, rule, by_host))
+    )
+
+
+def _shared(index: int, rule: Rule, registries: Collection[str]) -> Iterator[Caution]:
+    base = rule.host.removeprefix("*.")
+    found = None if rule.private else _registry(rule.host, registries) or shared_by_many(base)
+    if found is None:
+        return
+    kind, suffix = found
+    reason = f"{suffix} is {kind}: whoever can put something there can receive from here."
+    if base != suffix:
+        reason += (
+            " Only the name at the beginning of TLS is checked, and the same servers answer to other customers' names."
+        )
+    yield Caution(
+        index, rule.host, reason, "Leave it out, or give the code nothing that others must not have; set max_bytes."
+    )
+
+
+def _registry(pattern: str, registries: Collection[str]) -> tuple[str, str] | None:
+    named = [name for name in sorted(registries) if pattern in (name, "*." + name.partition(".")[2])]
+    return ("a registry of packages that this machine is set to", named[0]) if named else None
+
+
+def _unseen(index: int, rule: Rule) -> Iterator[Caution]:
+    if 443 in rule.ports and rule.protocol != "tls":
+        reason = f"Port 443 speaks TLS nearly everywhere; with protocol {rule.protocol} the name in its handshake is not checked."
+        yield Caution(index, rule.host, reason, "Leave protocol out, or write tls.")
+
+
+def _overlapping(index: int, rule: Rule, by_host: Mapping[tuple[str, int], int]) -> Iterator[Caution]:
+    """An exact rule beside a wildcard that has it too."""
+    if rule.host.startswith("*."):
+        return
+    star = "*." + rule.host.partition(".")[2]
+    for other in sorted({by_host[star, port] for port in rule.ports if (star, port) in by_host}):
+        reason = f"Rule {other} ({star}) names {rule.host} too; this one is what counts, with its own caps."
+        yield Caution(index, rule.host, reason, "Nothing, if that is meant; otherwise keep one of the two.")
