@@ -88,26 +88,52 @@ ZONES = {
     "egress.resolving": Zone("", "a part"),
     "egress.dialling": Zone("egress.addresses egress.interfaces egress.resolving", "a part"),
     "egress.hello": Zone("", "a part: OpenSSL reads"),
-    "egress.openings": Zone("hosts egress.hello egress.verdict", "a part", third_party="h11"),
+    "egress.openings": Zone("hosts egress.hello egress.http.messages egress.verdict", "a part", third_party="h11"),
     "egress.meter": Zone("", "a part"),
     "egress.labels": Zone("", "a part"),
     "egress.relay": Zone("egress.meter", "a part"),
     "egress.guests": Zone(
-        "network egress.labels egress.meter egress.resolving egress.rules egress.verdict", "one sandbox, as rules"
+        "network egress.labels egress.meter egress.resolving egress.rules egress.terms egress.verdict",
+        "one sandbox, as rules",
+        lazily="egress.certificates",
     ),
+    "egress.authority": Zone("errors limits egress.terms", "made by the manager", third_party="cryptography"),
+    "egress.certificates": Zone("egress.authority egress.terms", "a part", third_party="cryptography"),
     "egress.http": Zone("", "only a package: each of its parts has a line of its own"),
-    "egress.http.messages": Zone("egress.verdict", "nouns"),
-    "egress.passage": Zone(f"egress.addresses egress.verdict {GATEWAY_PARTS}", "one connection"),
-    "egress.gateway": Zone(
-        f"errors network egress.packets egress.passage {GATEWAY_PARTS}", "hears the manager", third_party="pydantic"
+    "egress.http.heads": Zone("hosts urls egress.http.messages egress.verdict", "pure", third_party="h11"),
+    "egress.http.stream": Zone("egress.meter", "a part"),
+    "egress.http.serving": Zone(
+        "egress.http.heads egress.http.messages egress.http.stream egress.dialling egress.verdict",
+        "a part",
+        third_party="h11",
     ),
-    "egress.__main__": Zone("hosts egress.confine egress.gateway", "python -m dayfly.egress"),
+    "egress.http.upstream": Zone(
+        "egress.http.heads egress.http.messages egress.http.stream egress.dialling egress.resolving egress.verdict",
+        "a part",
+        third_party="h11",
+    ),
+    "egress.services": Zone("", "only a package: each of its parts has a line of its own"),
+    "egress.services.choice": Zone(
+        "network egress.http.messages egress.services egress.terms egress.verdict", "which service a rule has"
+    ),
+    "egress.served": Zone(
+        f"egress.http egress.services.choice egress.verdict {GATEWAY_PARTS}", "a connection that is answered here"
+    ),
+    "egress.http.messages": Zone("egress.verdict", "nouns"),
+    "egress.passage": Zone(
+        f"egress.addresses egress.http egress.served egress.verdict {GATEWAY_PARTS}", "one connection"
+    ),
+    "egress.gateway": Zone(
+        f"errors limits egress.packets egress.passage egress.terms {GATEWAY_PARTS}", "hears the manager"
+    ),
+    "egress.__main__": Zone("hosts egress.certificates egress.confine egress.gateway", "python -m dayfly.egress"),
     # the manager's side of it
     "egress.process": Zone("boundaries.forks boundaries.processes boundaries.stderr egress.packets", "starts it"),
     "egress.tunnel": Zone("boundaries.forks boundaries.pipes egress.verdict", "a connection, as bytes"),
     "egress.denials": Zone("egress.verdict", "a part"),
+    "egress.heard": Zone("hosts egress.packets egress.tunnel egress.verdict", "a part: what is believed"),
     "egress.client": Zone(
-        "errors hosts network boundaries.forks egress.denials egress.packets egress.process egress.tunnel egress.verdict",
+        "errors hosts network boundaries.forks egress.denials egress.heard egress.packets egress.process egress.terms egress.tunnel egress.verdict",
         "asks it, and believes as little as possible",
     ),
     # lives

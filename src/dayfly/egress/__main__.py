@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 import stat
 import sys
+from contextlib import suppress
 
 from dayfly.egress.confine import confine
 from dayfly.egress.gateway import leave, serve
@@ -19,11 +21,15 @@ def main() -> None:
     if not stat.S_ISSOCK(os.fstat(0).st_mode):
         sys.exit("this is the gateway of dayfly's sandboxes; dayfly starts it itself")
     end = socket.socket(fileno=os.dup(0))  # of which nobody inherits a copy
-    canonical("ä.example")  # loads tables that cannot be read any more after the next line
+    canonical("ä.example")  # loads tables that cannot be read any more after confine, as all the following
+    verified = ssl.create_default_context()
+    verified.set_alpn_protocols(["http/1.1"])
+    with suppress(ImportError):  # then there are no rules that need it
+        import dayfly.egress.certificates  # noqa: F401
     confine()
     _let_go()
     sys.unraisablehook = lambda _: None  # OpenSSL's callback with a name that is not ASCII: it is refused, and no news
-    asyncio.run(serve(end, leave))
+    asyncio.run(serve(end, leave, verified))
 
 
 def _let_go() -> None:

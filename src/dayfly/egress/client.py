@@ -8,7 +8,6 @@ the process. A gateway that is gone is not started again here: whoever holds thi
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import socket
 import time
@@ -19,15 +18,16 @@ from typing import Any, ClassVar
 
 from dayfly.boundaries import forks
 from dayfly.egress.denials import gone, no_name, no_port
+from dayfly.egress.heard import canonical, check_connected, denied, printable, requested
 from dayfly.egress.packets import MAX_PART, MAX_TEXT, TO_MANAGER, BadPacket, Packets
 from dayfly.egress.process import Process, close_private
-from dayfly.egress.tunnel import ENDS, Closed, Tunnel
-from dayfly.egress.verdict import CODES, Denied, port_or_zero
+from dayfly.egress.terms import Terms
+from dayfly.egress.tunnel import ENDS, Closed, Requested, Tunnel
+from dayfly.egress.verdict import Denied, port_or_zero
 from dayfly.errors import DayflyError, Fault, HostError
-from dayfly.hosts import BadHost, canonical
 from dayfly.network import Grants
 
-__all__ = ["Closed", "EgressDenied", "EgressUnreachable", "Gateway", "Tunnel"]
+__all__ = ["Closed", "EgressDenied", "EgressUnreachable", "Gateway", "Requested", "Tunnel"]
 
 START_SECONDS = 30.0
 """Until it is ready: some 0.3 s, and more on a machine that starts many things at once."""
@@ -86,10 +86,12 @@ class _Dialled:
 
 
 class Gateway:
-    """One gateway, on the loop that started it. ``on_closed`` is called for every tunnel that was connected, in the end."""
+    """One gateway, on the loop that started it. ``on_closed`` is called for every tunnel that was connected, in the end;
+    ``on_request`` for every request that the gateway itself has answered."""
 
     def __init__(self, process: Process, packets: Packets) -> None:
         self.on_closed: Callable[[str, Closed], None] = lambda sandbox, closed: None
+        self.on_request: Callable[[str, Requested], None] = lambda sandbox, requested: None
         self.lost = asyncio.Event()
         self._process = process
         self._packets = packets
@@ -132,13 +134,14 @@ class Gateway:
 
     # --- what is asked ----------------------------------------------------------------------------------------------
 
-    async def admit(self, sandbox: str, rules: Grants) -> None:
+    async def admit(self, sandbox: str, terms: Terms | Grants) -> None:
         """The sandbox's rules from now on. When this returns, tunnels that none of them allows have been cut. Raises ``HostError``."""
-        text = json.dumps([rule.model_dump(mode="json") for rule in rules])
+        terms = Terms.of(terms)
+        text = json.dumps(terms.model_dump(mode="json"))  # ASCII
         parts = [text[at : at + MAX_PART] for at in range(0, len(text), MAX_PART)]
         number, answer = self._ask()
         admitted = self._admitted.setdefault(sandbox, _Admitted())
-        admitted.rules = max(admitted.rules, len(rules))  # what is under way may mean those before
+        admitted.rules = max(admitted.rules, len(terms.rules))  # what is under way may mean those before
         for part in parts:  # without waiting between them, so that nobody's come in between
             last = part is parts[-1]
             self._packets.post({"op": "admit", "id": number, "sandbox": sandbox, "part": part, "last": last})
@@ -213,7 +216,7 @@ class Gateway:
         dialled = _Dialled(
             sandbox,
             self._admitted.get(sandbox, _Admitted()),
-            _canonical(host),
+            canonical(host),
             host[:80],
             port,
             self._loop.create_future(),
@@ -271,7 +274,7 @@ class Gateway:
         dialled = self._dialled.get(packet["id"])
         if dialled is None or dialled.connected is not None:
             raise BadPacket("connected what was not asked for")
-        _check_connected(packet, dialled)
+        check_connected(packet, dialled.host, dialled.admitted.rules)
         dialled.overdue.cancel()
         dialled.connected, dialled.since = packet, time.monotonic()
         if dialled.ours is not None:
@@ -305,7 +308,7 @@ class Gateway:
         dialled = self._unconnected(packet)
         if dialled.host is not None and packet["host"] != dialled.host:
             raise BadPacket("a denial of another host")
-        self._answer(packet["id"], dialled, EgressDenied(_denied(packet["host"], dialled.port, packet)))
+        self._answer(packet["id"], dialled, EgressDenied(denied(packet["host"], dialled.port, packet)))
 
     def _heard_unreachable(self, packet: dict[str, Any]) -> None:
         dialled = self._unconnected(packet)
@@ -325,15 +328,22 @@ class Gateway:
             close_private(dialled.ours)
         _fail(dialled.answer, error)
 
+    def _heard_request(self, packet: dict[str, Any]) -> None:
+        dialled = self._dialled.get(packet["id"])
+        if dialled is None or dialled.connected is None:
+            raise BadPacket("a request on what is not open")
+        host, rules = dialled.connected["host"], dialled.admitted.rules
+        self.on_request(dialled.sandbox, requested(packet, host, dialled.port, rules))
+
     def _heard_closed(self, packet: dict[str, Any]) -> None:
         dialled = self._dialled.get(packet["id"])
         if dialled is None or dialled.connected is None or packet["why"] not in ENDS:
             raise BadPacket("closed what was not open")
-        denied = None
+        why = None
         if packet["code"] is not None:
-            denied = _denied(dialled.connected["host"], dialled.port, packet)
+            why = denied(dialled.connected["host"], dialled.port, packet)
         del self._dialled[packet["id"]]
-        self._closed(dialled, packet["sent"], packet["received"], packet["why"], denied)
+        self._closed(dialled, packet["sent"], packet["received"], packet["why"], why)
 
     def _closed(self, dialled: _Dialled, sent: int, received: int, why: str, denied: Denied | None) -> None:
         known = dialled.connected
@@ -389,42 +399,11 @@ _HEARD: dict[str, Callable[[Gateway, dict[str, Any]], None]] = {
     "connected": Gateway._heard_connected,
     "denied": Gateway._heard_denied,
     "unreachable": Gateway._heard_unreachable,
+    "request": Gateway._heard_request,
     "closed": Gateway._heard_closed,
 }
-
-
-def printable(text: str) -> str:
-    """ASCII without control characters, whoever wrote it."""
-    return "".join(one if " " <= one <= "~" else "?" for one in text)
 
 
 def _fail(answer: asyncio.Future[Any], error: Exception) -> None:
     if not answer.done():
         answer.set_exception(error)
-
-
-def _canonical(host: str) -> str | None:
-    try:
-        return canonical(host)
-    except BadHost:
-        return None
-
-
-def _check_connected(packet: dict[str, Any], dialled: _Dialled) -> None:
-    """Raises ``BadPacket``."""
-    try:
-        ipaddress.ip_address(packet["address"])
-    except ValueError:
-        raise BadPacket("no address") from None
-    if packet["host"] != dialled.host:
-        raise BadPacket("a connection to another host")
-    if packet["rule"] >= dialled.admitted.rules:
-        raise BadPacket("a rule that was never admitted")
-
-
-def _denied(host: str, port: int, packet: dict[str, Any]) -> Denied:
-    """Raises ``BadPacket``."""
-    code, reason, remedy = packet["code"], packet["reason"], packet["remedy"]
-    if code not in CODES or reason is None or remedy is None:
-        raise BadPacket("no denial")
-    return Denied(printable(host), port, code, printable(reason), printable(remedy))

@@ -6,22 +6,21 @@ A packet that does not fit ends the process, and so does the end of that socket:
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import resource
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Any
-
-from pydantic import TypeAdapter
 
 from dayfly.egress.dialling import Dialler
 from dayfly.egress.guests import MOST_CONNECTIONS, Guest
 from dayfly.egress.packets import TO_GATEWAY, BadPacket, Packets
 from dayfly.egress.passage import Passage
 from dayfly.egress.resolving import Resolver
+from dayfly.egress.terms import Terms
 from dayfly.errors import PolicyError
-from dayfly.network import Grants
+from dayfly.limits import AS_KEPT
 
 __all__ = ["leave", "serve"]
 
@@ -40,18 +39,18 @@ LAST_WORDS_SECONDS = 3.0
 MOST_TOGETHER = 64
 """Packets that are dealt with before connections get their turn."""
 
-_RULES = TypeAdapter(Grants)
 
-
-async def serve(end: socket.socket, ended: Callable[[int], None]) -> None:
-    """Serve whoever has the other end of ``end``. ``ended`` is called with an exit code, and is not to return."""
-    service = _Service(Packets(end, TO_GATEWAY, gifts=True), ended)
+async def serve(end: socket.socket, ended: Callable[[int], None], verified: ssl.SSLContext) -> None:
+    """Serve whoever has the other end of ``end``. ``ended`` is called with an exit code, and is not to return. ``verified``: for
+    servers outside."""
+    service = _Service(Packets(end, TO_GATEWAY, gifts=True), ended, verified)
     await service.run()
 
 
 class _Service:
-    def __init__(self, packets: Packets, ended: Callable[[int], None]) -> None:
+    def __init__(self, packets: Packets, ended: Callable[[int], None], verified: ssl.SSLContext) -> None:
         self._packets = packets
+        self._verified = verified
         self._ended = ended
         self._dialler = Dialler(Resolver())
         self._guests: dict[str, Guest] = {}
@@ -100,12 +99,12 @@ class _Service:
             return
         del self._parts[name]
         try:
-            rules = _RULES.validate_python(json.loads("".join(parts)))
-        except (ValueError, PolicyError, RecursionError) as error:  # this side is of another version
-            self._packets.post({"op": "refused", "id": packet["id"], "text": str(error)[:500]})
+            terms = Terms.model_validate_json("".join(parts), context=AS_KEPT)
+        except PolicyError:  # this side is of another version; what it says might have a secret in it
+            self._packets.post({"op": "refused", "id": packet["id"], "text": "they are not what this version knows"})
             return
         guest = self._guests.setdefault(name, Guest())
-        guest.admit(rules)
+        guest.admit(terms)
         for number in tuple(guest.connections):
             self._passages[number].judge_again()
         self._packets.post({"op": "done", "id": packet["id"]})
@@ -142,7 +141,7 @@ class _Service:
         if number in self._passages:
             gift.close()
             raise BadPacket("two connections of one number")
-        passage = Passage(number, guest, self._dialler, self._packets, gift)
+        passage = Passage(number, guest, self._dialler, self._packets, gift, self._verified)
         self._passages[number] = passage
         guest.connections.add(number)
         task = self._tasks[number] = asyncio.ensure_future(passage.run(packet["host"], packet["port"]))

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from dayfly.egress.labels import MOST, PER_MINUTE, Labels
 from dayfly.egress.meter import Meter
 from dayfly.egress.resolving import Turns
 from dayfly.egress.rules import Rules
+from dayfly.egress.terms import Terms
 from dayfly.egress.verdict import Allowed, Denied
 from dayfly.network import Grant, Grants
+
+if TYPE_CHECKING:
+    from dayfly.egress.certificates import Certificates
 
 __all__ = ["MOST_CONNECTIONS", "Guest", "byte_cap"]
 
@@ -28,13 +33,20 @@ class Guest:
         self.turns = Turns()
         self.connections: set[int] = set()
         self.version = 0
+        self.terms = Terms()
         self._rules: Grants = ()
         self._judge = Rules(())
         self._meters: dict[tuple[object, ...], Meter] = {}
         self._labels = Labels()
+        self._certificates: Certificates | None = None
         self._later = later or asyncio.get_running_loop().call_later
 
-    def admit(self, rules: Grants) -> None:
+    def admit(self, terms: Terms | Grants) -> None:
+        """Raises ``ValueError`` for what is no authority."""
+        terms = Terms.of(terms)
+        if terms.authority != self.terms.authority:
+            self._certificates = None
+        self.terms, rules = terms, terms.rules
         self._rules, self._judge = rules, Rules(rules)
         self.version += 1
         keys = {rule.key for rule in rules}
@@ -58,8 +70,34 @@ class Guest:
     def rule(self, allowed: Allowed) -> Grant:
         return self._rules[allowed.rule]
 
+    @property
+    def certificates(self) -> Certificates:
+        """Of the sandbox's authority. Raises ``ValueError`` where it has none."""
+        if self._certificates is None:
+            if self.terms.authority is None:
+                raise ValueError("this sandbox has no authority")
+            from dayfly.egress.certificates import Certificates
+
+            self._certificates = Certificates(self.terms.authority)
+        return self._certificates
+
+    def basis(self, allowed: Allowed) -> tuple[object, ...]:
+        """All that the service of a rule goes by: where this is equal, nothing has changed for a connection."""
+        rule, terms = self.rule(allowed), self.terms
+        of_it = [
+            (at, one) for at, one in enumerate(terms.rules) if one.service == rule.service and _covers(one, allowed)
+        ]
+        secrets = [(name, terms.secrets.get(name)) for _, one in of_it for name in sorted(one.secrets)]
+        uncapped = [(at, one.model_copy(update={"max_bytes": None, "rate": None})) for at, one in of_it]
+        return uncapped, secrets, terms.authority, terms.indexes
+
     def meter(self, allowed: Allowed) -> Meter:
         return self._meters[self.rule(allowed).key]
+
+
+def _covers(rule: Grant, allowed: Allowed) -> bool:
+    names = (allowed.host, "*." + allowed.host.partition(".")[2])
+    return any(host in names and allowed.port in ports for host, ports in rule.places)
 
 
 def _too_many(allowed: Allowed) -> Denied:

@@ -19,10 +19,11 @@ from collections.abc import Awaitable, Callable
 import h11
 
 from dayfly.egress.hello import ANSWER, Hello, NotTls, asks_again, record_size
+from dayfly.egress.http.messages import Refused
 from dayfly.egress.verdict import Allowed, Denied
 from dayfly.hosts import BadHost, canonical
 
-__all__ = ["MOST", "Opening", "Refused", "opening"]
+__all__ = ["MOST", "Opening", "opening"]
 
 MOST = 16 * 1024
 """Bytes that a connection may begin with until it is clear what it is. Real ones take 200 to 2,000."""
@@ -33,12 +34,6 @@ CHANGE_OF_CIPHER = b"\x14\x03\x03\x00\x01\x01"
 _HANDSHAKE = b"\x16"
 
 _AUTHORITY = re.compile(r"(?P<host>[^:@/]{1,255})(?::(?P<port>[0-9]{1,5}))?")
-
-
-class Refused(Exception):
-    def __init__(self, denied: Denied) -> None:
-        super().__init__(denied.code)
-        self.denied = denied
 
 
 class Opening:

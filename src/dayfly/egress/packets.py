@@ -45,9 +45,24 @@ TO_MANAGER: dict[str, dict[str, object]] = {
     "done": {"id": int},  # answers admit (its last part) and withdraw
     "refused": {"id": int, "text": str},  # answers admit: the rules cannot be used
     # A connect has one or two answers, the last of which is denied, unreachable or closed.
+    # address: "" where the gateway answers itself, and connects when it is asked something
     "connected": {"id": int, "host": str, "rule": int, "address": str},
     "denied": {"id": int, "host": str, "code": str, "reason": str, "remedy": str},
     "unreachable": {"id": int, "text": str},
+    # A request on a connection that is open and that the gateway answers itself: status as the sandbox sees it. rule: the one that
+    # allowed it; secret: the name of the one that it was given; code, reason, remedy: where it was denied
+    "request": {
+        "id": int,
+        "method": str,
+        "path": str,
+        "status": int,
+        "rule": (int, type(None)),
+        "secret": MAYBE_STR,
+        "address": str,
+        "code": MAYBE_STR,
+        "reason": MAYBE_STR,
+        "remedy": MAYBE_STR,
+    },
     # why: see tunnel.py. code, reason, remedy: when a rule ended it
     "closed": {
         "id": int,

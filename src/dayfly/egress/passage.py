@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address
@@ -13,8 +14,11 @@ from typing import Any, Protocol, TypeVar
 from dayfly.egress.addresses import refusal
 from dayfly.egress.dialling import Dialler, Network, PrivateAddress, Unreachable
 from dayfly.egress.guests import Guest, byte_cap
-from dayfly.egress.openings import Opening, Refused, opening
+from dayfly.egress.http.messages import Refused
+from dayfly.egress.http.serving import Answered
+from dayfly.egress.openings import Opening, opening
 from dayfly.egress.relay import Relay
+from dayfly.egress.served import Served
 from dayfly.egress.verdict import Allowed, Denied
 
 __all__ = ["Answers", "Passage"]
@@ -41,7 +45,15 @@ class _Ended(Exception):
 class Passage:
     """``run`` once, as a task. Its last packet has gone before the sandbox sees the end of its bytes."""
 
-    def __init__(self, number: int, guest: Guest, dialler: Dialler, answers: Answers, sandbox: socket.socket) -> None:
+    def __init__(
+        self,
+        number: int,
+        guest: Guest,
+        dialler: Dialler,
+        answers: Answers,
+        sandbox: socket.socket,
+        verified: ssl.SSLContext | None = None,
+    ) -> None:
         self._number = number
         self._guest = guest
         self._dialler = dialler
@@ -52,12 +64,17 @@ class Passage:
         self._allowed: Allowed | None = None  # once it is connected
         self._opening: Opening | None = None
         self._relay: Relay | None = None
+        self._verified = verified or ssl.create_default_context()
+        self._served: Served | None = None
+        self._basis: object = None  # of what it is served by
         self._over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         sandbox.setblocking(False)
 
     async def run(self, host: str, port: int) -> None:
         """Never raises."""
         try:
+            if self._is_served(host, port):
+                return await self._serve(host, port)
             allowed, upstream = await self._connected(host, port)
         except Refused as refused:
             await self._post("denied", **_told(refused.denied), host=refused.denied.host)
@@ -92,8 +109,13 @@ class Passage:
             self._allowed = verdict
             if self._relay is not None:
                 self._relay.meter = self._guest.meter(verdict)
+            if self._served is not None:
+                self._served.judge_again(verdict)
 
     def _may_stay(self, verdict: Allowed) -> bool:
+        served = bool(self._guest.rule(verdict).service)
+        if served or self._served is not None:
+            return served and self._served is not None and self._guest.basis(verdict) == self._basis
         private = self._guest.rule(verdict).private
         return self._address is not None and refusal(self._address, private=private, own=()) is None
 
@@ -138,6 +160,41 @@ class Passage:
             await task
         raise _Ended("the connection was given up before it came about.")
 
+    # --- answering it here --------------------------------------------------------------------------------------------
+
+    def _is_served(self, host: str, port: int) -> bool:
+        verdict = self._guest.judge(host, port)
+        return isinstance(verdict, Allowed) and bool(self._guest.rule(verdict).service)
+
+    async def _serve(self, host: str, port: int) -> None:
+        """Nothing is resolved nor dialled before a request is allowed. Raises ``Refused``."""
+        allowed = self._guest.judge(host, port)
+        if isinstance(allowed, Denied):
+            raise Refused(allowed)
+        self._allowed, self._basis = allowed, self._guest.basis(allowed)
+        self._served = Served(allowed, self._guest, self._sandbox, self._dialler, self._verified)
+        await self._post("connected", host=allowed.host, rule=allowed.rule, address="")
+        try:
+            why, denied = await self._unless_ended(self._served.run(self._tell))
+        except _Ended:
+            why, denied = self._over.result(), None
+        except Exception:  # noqa: BLE001 - see above
+            why, denied = "failed", None
+        if why == "byte_cap" and denied is None:
+            denied = byte_cap(allowed)
+        await self._finish(why, denied)
+
+    async def _tell(self, one: Answered) -> None:
+        address = self._served.address if self._served else ""
+        told = {
+            "method": one.method[:20],
+            "path": one.path[:500],
+            "status": one.status,
+            "rule": one.rule,
+            "secret": one.secret,
+        }
+        await self._post("request", **told, address=address, **_told(one.denied))
+
     # --- carrying ---------------------------------------------------------------------------------------------------
 
     async def _carried(self, upstream: socket.socket) -> tuple[str, Denied | None]:
@@ -180,8 +237,8 @@ class Passage:
         meter.move(count)
 
     async def _finish(self, why: str, denied: Denied | None) -> None:
-        sent = (self._opening.sent if self._opening else 0) + (self._relay.sent if self._relay else 0)
-        received = (self._opening.received if self._opening else 0) + (self._relay.received if self._relay else 0)
+        parts = [part for part in (self._opening, self._relay, self._served) if part is not None]
+        sent, received = sum(part.sent for part in parts), sum(part.received for part in parts)
         if why != "done" and self._upstream is not None:
             with suppress(OSError):
                 self._upstream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)

@@ -14,7 +14,7 @@ from dayfly.boundaries import forks
 from dayfly.boundaries.pipes import PipeStream
 from dayfly.egress.verdict import Denied
 
-__all__ = ["ENDS", "Closed", "Tunnel"]
+__all__ = ["ENDS", "Closed", "Requested", "Tunnel"]
 
 ENDS = frozenset(
     {
@@ -25,6 +25,7 @@ ENDS = frozenset(
         "withdrawn",  # the sandbox has no rules any more
         "sni_mismatch",  # codes of Denied
         "not_tls",
+        "not_trusted",
         "byte_cap",
         "gateway_gone",
         "failed",  # a mistake of the gateway's own
@@ -51,6 +52,22 @@ class Closed:
     received: int
     seconds: float
     why: str
+
+
+@dataclass(frozen=True)
+class Requested:
+    """A request that the gateway has answered itself. ``rule``: the index of the one that allowed it; ``address``: what was dialled
+    last on that connection, or ``""``; ``status`` as the sandbox saw it; ``secret``: the name of the one that the request was given."""
+
+    host: str
+    port: int
+    rule: int | None
+    address: str
+    method: str
+    path: str
+    status: int
+    secret: str | None
+    denied: Denied | None
 
 
 class Tunnel:

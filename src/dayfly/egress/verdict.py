@@ -17,6 +17,8 @@ CODES = frozenset(
         "sni_mismatch",  # the TLS handshake names another host
         "not_tls",  # it does not begin as TLS
         "bad_request",  # no request that only one thing can be made of
+        "host_mismatch",  # a request on a connection to one host that names another
+        "not_trusted",  # the client does not take the certificate that looking inside of TLS needs
         "request_not_listed",  # the rule allows other methods or paths
         "object_not_listed",  # another operation, bucket or key
         "package_not_listed",  # another package, or a file of one that may not be had

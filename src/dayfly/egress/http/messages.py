@@ -37,7 +37,8 @@ async def once(*pieces: bytes) -> Body:
 
 @dataclass(frozen=True)
 class Request:
-    """``path`` is canonical (``dayfly.urls``), ``query`` as it came, without its question mark. ``length`` of the body in bytes; ``None``: it is in chunks."""
+    """``path`` is canonical (``dayfly.urls``) unless the service wants raw ones, ``query`` as it came, without its question mark.
+    ``length`` of the body in bytes; ``None``: it is in chunks."""
 
     method: str
     path: str
@@ -93,6 +94,9 @@ class Upstreams(Protocol):
 
 class Service(Protocol):
     """Of one connection of a sandbox, one request after another."""
+
+    raw_paths: bool
+    """Whether paths are to come as they were written: printable ASCII that begins with ``/``. It has a spelling of its own then."""
 
     async def answer(self, request: Request, upstreams: Upstreams) -> Response:
         """Raises ``Refused``, ``Unreachable``, and ``EOFError`` or ``OSError`` where the sandbox's body breaks off."""

@@ -1,0 +1,106 @@
+"""The sandbox's side of a connection that the gateway itself answers: bytes both ways, counted and held to the rule's caps."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from contextlib import suppress
+
+from dayfly.egress.meter import Meter
+
+__all__ = ["PIECE", "Spent", "Stream", "abort", "accepted"]
+
+PIECE = 256 * 1024
+"""Bytes that are read at once, and that wait for a client who does not read."""
+
+LEAVE_SECONDS = 2.0
+"""For a client to take the last bytes and to say that it has understood the end of TLS."""
+
+
+class Spent(Exception):
+    """No byte more may be moved: ``max_bytes`` are used up."""
+
+
+class Stream:
+    """``sent`` and ``received`` are bytes of HTTP, as the sandbox sees them: from it, and to it. ``meter`` may be changed."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, meter: Meter) -> None:
+        self.meter = meter
+        self.sent = 0
+        self.received = 0
+        self._reader = reader
+        self._writer = writer
+
+    async def read(self) -> bytes:
+        """``b""`` at the end. Raises ``OSError``, ``Spent``."""
+        data = await self._reader.read(PIECE)
+        await self._pass(len(data))
+        self.sent += len(data)
+        return data
+
+    async def write(self, data: bytes) -> None:
+        """Raises ``OSError``, ``Spent``."""
+        await self._pass(len(data))
+        self._writer.write(data)
+        await self._writer.drain()
+        self.received += len(data)
+
+    async def close(self) -> None:
+        """What was written has gone, or the client does not take it."""
+        with suppress(OSError, ssl.SSLError, TimeoutError):
+            async with asyncio.timeout(LEAVE_SECONDS):
+                self._writer.close()
+                await self._writer.wait_closed()
+        self.abort()
+
+    def abort(self) -> None:
+        """Idempotent."""
+        abort(self._writer)
+
+    async def _pass(self, count: int) -> None:
+        if self.meter.beyond(count):
+            raise Spent
+        waited = False
+        while count:
+            room = self.meter.room(count, waited=waited)
+            self.meter.move(room)
+            count -= room
+            if count and self.meter.spent:
+                raise Spent
+            if count:
+                await self._turn()
+                waited = True
+
+    async def _turn(self) -> None:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def go_on() -> None:
+            if not turn.done():
+                turn.set_result(None)
+
+        meter = self.meter
+        meter.wait(go_on)
+        try:
+            await turn
+        finally:
+            meter.leave(go_on)
+
+
+def abort(writer: asyncio.StreamWriter) -> None:
+    """Idempotent."""
+    with suppress(AttributeError):  # of Python 3.11, for TLS that has ended already
+        writer.transport.abort()
+
+
+async def accepted(
+    end: socket.socket, context: ssl.SSLContext | None, seconds: float
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """The client at ``end``, which is the stream's from now on; with ``context`` after a handshake. Raises ``OSError``, which
+    ``ssl.SSLError`` is one of."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(PIECE, loop)
+    protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+    options = {"ssl": context, "ssl_handshake_timeout": seconds} if context else {}
+    transport, _ = await loop.connect_accepted_socket(lambda: protocol, end, **options)  # type: ignore[arg-type]
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
