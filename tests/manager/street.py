@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dayfly.egress.client import Closed, EgressDenied, Gateway
+from dayfly.egress.terms import Terms
 from dayfly.egress.verdict import Denied
 from dayfly.errors import HostError
 from dayfly.manager.outlet import Outlet
@@ -37,7 +38,8 @@ class FakeGateway:
         if self.lost.is_set():
             raise HostError("the gateway is gone")
 
-    async def admit(self, sandbox: str, rules: tuple[Rule, ...]) -> None:
+    async def admit(self, sandbox: str, terms: Terms) -> None:
+        rules = terms.rules
         await self._answer()
         if sandbox in self.street.refused:
             raise HostError("it does not take these rules")

@@ -9,6 +9,7 @@ import pytest
 
 from dayfly.egress.client import Closed
 from dayfly.errors import InputError, JournalUnwritable, NoSuchSandbox, SandboxEnded
+from dayfly.manager.paused import Owner
 from dayfly.manager.recorded import MAX_NAMES
 from dayfly.network import MOST_RULES, Rule, parse_network
 from dayfly.policy import Policy
@@ -25,6 +26,9 @@ class MemoryWay:
 
     def __init__(self) -> None:
         self.rules: dict[str, tuple[Rule, ...]] = {}
+
+    def way(self, owner: Owner) -> MemoryWay:
+        return self
 
     async def admit(self, sandbox: str, rules: tuple[Rule, ...], told: Callable[[Closed], None]) -> None:
         self.rules[sandbox] = rules

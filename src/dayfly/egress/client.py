@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 from dayfly.boundaries import forks
@@ -113,11 +114,12 @@ class Gateway:
         return self._process.pid
 
     @classmethod
-    async def start(cls, *, within: Sequence[str] = ()) -> Gateway:
+    async def start(cls, *, within: Sequence[str] = (), roots: Path | None = None) -> Gateway:
         """Start one. ``within`` is a program with arguments that starts what follows them, such as ``nsenter``: the gateway then
-        resolves and dials in another network than this process. Raises ``HostError``."""
+        resolves and dials in another network than this process. ``roots``: a file of certificates by which it verifies servers whose
+        requests it looks at, instead of this machine's (and of ``SSL_CERT_FILE``). Raises ``HostError``."""
         try:
-            process = await Process.start(within)
+            process = await Process.start(within, roots)
         except OSError as error:
             raise HostError(f"the gateway cannot be started: {error.strerror or error}") from error
         gateway = cls(process, Packets(process.end, TO_MANAGER, gifts=False, close_end=close_private))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from collections.abc import Sequence
@@ -38,8 +39,9 @@ class Process:
         self._child = child
 
     @classmethod
-    async def start(cls, within: Sequence[str] = ()) -> Process:
-        """``within``: a program that starts another one, and its arguments. Raises ``OSError``."""
+    async def start(cls, within: Sequence[str] = (), roots: Path | None = None) -> Process:
+        """``within``: a program that starts another one, and its arguments. ``roots``: a file of certificates that servers are verified
+        by, instead of this machine's. Raises ``OSError``."""
         ours, theirs = packets.pair()
         forks.keep_from_children(ours.fileno())
         forks.keep_from_children(theirs.fileno())
@@ -49,7 +51,7 @@ class Process:
             stdin=theirs.fileno(),
             stdout=stderr.descriptor,
             stderr=stderr.descriptor,
-            environment={"PATH": SYSTEM_PATH},
+            environment={"PATH": SYSTEM_PATH, **_roots(roots)},
             directory=Path("/"),
         )
         try:
@@ -82,6 +84,13 @@ class Process:
 def _command() -> list[str]:
     home = Path(__file__).absolute().parents[1]
     return [sys.executable, "-I", "-c", _BOOT, str(home), *(path for path in sys.path if Path(path).is_absolute())]
+
+
+def _roots(file: Path | None) -> dict[str, str]:
+    """Where OpenSSL looks for certificates: as for every program of whoever started this, if they have said so."""
+    if file is not None:
+        return {"SSL_CERT_FILE": str(file)}
+    return {name: os.environ[name] for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if name in os.environ}
 
 
 def _undo(child: Child) -> None:

@@ -16,7 +16,7 @@ from dayfly.limits import LONGEST_PAUSE
 from dayfly.manager.admission import Admission, Share
 from dayfly.manager.leased import clear_abandoned
 from dayfly.manager.outlet import Outlet
-from dayfly.manager.paused import Owner, Paused, Records
+from dayfly.manager.paused import NOBODY, Owner, Paused, Records
 from dayfly.manager.pauses import Pauses, whole
 from dayfly.manager.recorded import RecordedLife
 from dayfly.manager.shelf import Shelf
@@ -35,8 +35,6 @@ ID_BYTES = 16
 MAX_ENVIRONMENT = 64 * 1024
 """Bytes of environment variables that a caller may pass in."""
 
-
-NOBODY = Owner()
 
 _Begin = Callable[[Boundary, SandboxSpec], Awaitable[RecordedLife]]
 """Makes a life for a spec: cold, or from a snapshot."""
@@ -93,12 +91,19 @@ class Manager:
     def __repr__(self) -> str:
         return f"<Manager {', '.join(self._boundaries)}: {len(self._lives)} sandboxes>"
 
-    async def open(self, policy: Policy, *, env: Mapping[str, str] | None = None, tenant: str = "") -> RecordedLife:
-        """A new sandbox, from a spare where one fits. Raises ``PolicyError``, ``ImageNotFound``, ``BoundaryUnusable``,
+    async def open(
+        self,
+        policy: Policy,
+        *,
+        env: Mapping[str, str] | None = None,
+        tenant: str = "",
+        conversation: str | None = None,
+    ) -> RecordedLife:
+        """A new sandbox, from a spare where one fits; whose it is chooses which secrets it may use. Raises ``PolicyError``, ``ImageNotFound``, ``BoundaryUnusable``,
         ``LimitUnenforceable``, and ``AdmissionRefused`` where the tenant or the machine has no room."""
         variables = _environment(env)
         life = await self._claim(policy, variables, tenant) or await self._open_cold(policy, variables, tenant)
-        return await self._connected(life, policy)
+        return await self._connected(life, policy, Owner(tenant, conversation))
 
     async def _claim(self, policy: Policy, env: dict[str, str], tenant: str) -> RecordedLife | None:
         for spares in self._spares.values():
@@ -109,11 +114,12 @@ class Manager:
                 return life
         return None
 
-    async def _connected(self, life: RecordedLife, policy: Policy) -> RecordedLife:
+    async def _connected(self, life: RecordedLife, policy: Policy, owner: Owner) -> RecordedLife:
         """With the network that its policy gives it. It is ended if that cannot be."""
+        life.owner = owner
         if policy.network != "none":
             try:
-                await life.set_network(policy.network, self._outlet)
+                await life.set_network(policy.network, self._outlet.way(owner))
             except BaseException:
                 await asyncio.shield(asyncio.ensure_future(life.close()))
                 raise
@@ -182,7 +188,7 @@ class Manager:
         """What a live one may reach from now on, as ``Policy`` has accepted it; see ``NetworkCalls.set_network``. To the end,
         even if the caller is cancelled. Raises ``NoSuchSandbox``, ``SandboxEnded``, ``HostError``, ``JournalUnwritable``."""
         life = self._life(sandbox)
-        await whole(life.set_network(() if rules == "none" else rules, self._outlet))
+        await whole(life.set_network(() if rules == "none" else rules, self._outlet.way(life.owner)))
 
     async def discard(self, sandbox: str) -> None:
         """See ``Pauses.discard``."""
@@ -208,7 +214,7 @@ class Manager:
             return self.pauses.unsealed(paused, restore)
 
         life = await self._open(paused.policy, paused.owner.tenant, begin, image=paused.image)
-        await self._connected(life, paused.policy)
+        await self._connected(life, paused.policy, paused.owner)
         await self.pauses.alive_again(paused, life)
         return life
 
@@ -224,7 +230,7 @@ class Manager:
                 return RecordedLife.restore(boundary, suspended, spec, policy, keep_seeds=True)
 
             copy = await self._open(policy, tenant, begin, image=life.spec.image.digest)
-            return await self._connected(copy, policy)
+            return await self._connected(copy, policy, Owner(tenant))
 
         return await self.pauses.fork(life, count, restore)
 

@@ -11,14 +11,18 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Literal, Protocol
 
-from dayfly.egress.client import Closed, EgressDenied, Gateway, Tunnel
+from dayfly.egress.authority import make_authority
+from dayfly.egress.client import Closed, EgressDenied, Gateway, Requested, Tunnel
+from dayfly.egress.terms import Terms
 from dayfly.egress.verdict import Denied, port_or_zero
-from dayfly.errors import HostError
+from dayfly.errors import HostError, PolicyError
 from dayfly.limits import KIB
+from dayfly.manager.paused import NOBODY, Owner
 from dayfly.network import AnyRule, Grant, Grants
 
-__all__ = ["Outlet"]
+__all__ = ["Means", "Outlet", "Way"]
 
 RESTART_SECONDS = 1.0
 """Between two starts, for which whoever wants one waits: one that dies of what it is asked to do is not to keep the machine busy."""
@@ -29,7 +33,32 @@ WITHDRAW_SECONDS = 5.0
 MOST_REMEMBERED = 10_000
 """Sandboxes without a way out whose use is remembered: one that was paused goes on with what is left of its ``max_bytes``."""
 
-Told = Callable[[Closed], None]
+Told = Callable[[Closed | Requested], None]
+
+
+class Means(Protocol):
+    """What rules need beside themselves."""
+
+    async def secrets(self, rules: Grants, owner: Owner) -> dict[str, str]:
+        """Values by name, for those that the owner may use where the rules lead. Raises ``PolicyError`` where one is missing."""
+        ...
+
+    async def indexes(self, rules: Grants) -> dict[Literal["python", "node"], str]:
+        """URLs of the package indexes that the rules need. Raises ``PolicyError`` where this machine has none."""
+        ...
+
+
+class NoMeans:
+    """Where there are none."""
+
+    async def secrets(self, rules: Grants, owner: Owner) -> dict[str, str]:
+        names = sorted(name for rule in rules for name in rule.secrets)
+        if names:
+            raise PolicyError(f"there is no secret {names[0]!a} here", remedy="give this manager a store of secrets")
+        return {}
+
+    async def indexes(self, rules: Grants) -> dict[Literal["python", "node"], str]:
+        return {}
 
 
 class _Use:
@@ -63,23 +92,49 @@ class _Use:
         return rule.model_copy(update={"max_bytes": max(KIB, rule.max_bytes - used)})
 
 
+@dataclass(frozen=True)
+class Way:
+    """The ``WayOut`` of one owner's sandboxes."""
+
+    outlet: Outlet
+    owner: Owner
+
+    async def admit(self, sandbox: str, rules: Grants, told: Told) -> str | None:
+        return await self.outlet.admit(sandbox, rules, told, self.owner)
+
+    async def withdraw(self, sandbox: str) -> None:
+        await self.outlet.withdraw(sandbox)
+
+    async def connect(self, sandbox: str, host: str, port: int) -> Tunnel:
+        return await self.outlet.connect(sandbox, host, port)
+
+
 @dataclass
 class _Known:
-    rules: Grants
+    terms: Terms
     told: Told
     use: _Use
     refusal: HostError | None = None  # of the gateway that there is, to take these rules
 
     @property
-    def left(self) -> Grants:
-        return self.use.left(self.rules)
+    def rules(self) -> Grants:
+        return self.terms.rules
+
+    @property
+    def left(self) -> Terms:
+        return self.terms.model_copy(update={"rules": self.use.left(self.rules)})
+
+    def keep(self, rules: Grants) -> None:
+        """Of its rules only these."""
+        self.terms = self.terms.model_copy(update={"rules": tuple(rule for rule in self.rules if rule in rules)})
 
 
 class Outlet:
     """On one loop. ``start`` starts a gateway."""
 
-    def __init__(self, start: Callable[[], Awaitable[Gateway]] = Gateway.start) -> None:
+    def __init__(self, start: Callable[[], Awaitable[Gateway]] = Gateway.start, means: Means | None = None) -> None:
         self._start = start
+        self._means = means or NoMeans()
         self._gateway: Gateway | None = None
         self._starting: asyncio.Task[Gateway] | None = None  # nobody's own: who waits for it may go
         self._started_at = float("-inf")
@@ -91,18 +146,36 @@ class Outlet:
         state = "off" if self._gateway is None else "lost" if self._gateway.lost.is_set() else "up"
         return f"<Outlet {state}: {len(self._known)} sandboxes>"
 
-    async def admit(self, sandbox: str, rules: Grants, told: Told) -> None:
+    def way(self, owner: Owner) -> Way:
+        """Out, for a sandbox of ``owner``'s."""
+        return Way(self, owner)
+
+    async def admit(self, sandbox: str, rules: Grants, told: Told, owner: Owner = NOBODY) -> str | None:
         """From now on the sandbox may reach what ``rules`` name, and nothing else. ``told`` hears of every connection that has
-        ended. Raises ``HostError``; a later gateway then allows what both these rules and those before did, until it is withdrawn."""
+        ended, and of every request that was looked at. Returns the certificate of the authority that it is to believe, as PEM.
+
+        Raises ``PolicyError`` where a rule cannot have what it needs: nothing has changed then. Raises ``HostError``; a later gateway
+        then allows what both these rules and those before did, until it is withdrawn."""
+        terms = await self._terms(sandbox, rules, owner)
         before = self._known.get(sandbox)
         use = before.use if before is not None else self._past.pop(sandbox, _Use())
-        known = self._known[sandbox] = _Known(rules, told, use)
+        known = self._known[sandbox] = _Known(terms, told, use)
         try:
             gateway = await self._running()
             await self._tell(gateway, sandbox, known)
         except BaseException:
-            known.rules = tuple(rule for rule in rules if before is not None and rule in before.rules)
+            known.keep(before.rules if before is not None else ())
             raise
+        return terms.authority.certificate if terms.authority else None
+
+    async def _terms(self, sandbox: str, rules: Grants, owner: Owner) -> Terms:
+        """Its authority stays the same as long as it has a way out."""
+        known = self._known.get(sandbox)
+        authority = known.terms.authority if known is not None else None
+        if authority is None and any(rule.service and rule.spoken == "tls" for rule in rules):
+            authority = await asyncio.to_thread(make_authority)
+        secrets = await self._means.secrets(rules, owner)
+        return Terms(rules=rules, authority=authority, secrets=secrets, indexes=await self._means.indexes(rules))
 
     async def _tell(self, gateway: Gateway, sandbox: str, known: _Known) -> None:
         try:
@@ -184,6 +257,7 @@ class Outlet:
         gateway = await self._start()
         try:
             gateway.on_closed = self._ended
+            gateway.on_request = self._requested
             await self._introduce(gateway)
         except BaseException:
             await asyncio.shield(asyncio.ensure_future(gateway.close()))
@@ -212,6 +286,11 @@ class Outlet:
             known.use.add(known.rules, closed)
             known.told(closed)
 
+    def _requested(self, sandbox: str, requested: Requested) -> None:
+        known = self._known.get(sandbox)
+        if known is not None:
+            known.told(requested)
+
     def _remember(self, sandbox: str, use: _Use) -> None:
         use.begin()
         if use:
@@ -220,10 +299,10 @@ class Outlet:
             del self._past[next(iter(self._past))]
 
 
-async def _refusal(gateway: Gateway, sandbox: str, rules: Grants) -> HostError | None:
+async def _refusal(gateway: Gateway, sandbox: str, terms: Terms) -> HostError | None:
     """Raises ``HostError`` where it is the gateway that has failed."""
     try:
-        await gateway.admit(sandbox, rules)
+        await gateway.admit(sandbox, terms)
     except HostError as error:
         if gateway.lost.is_set():
             raise

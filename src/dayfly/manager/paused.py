@@ -11,7 +11,7 @@ from dayfly.manager.sealing import Sealed
 from dayfly.policy import Policy
 from dayfly.spec import LimitReport
 
-__all__ = ["Owner", "Paused", "Records", "Remembered"]
+__all__ = ["NOBODY", "Owner", "Paused", "Records", "Remembered"]
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,9 @@ class Owner:
     conversation: str | None = None
     template: str | None = None
     created: float = 0.0
+
+
+NOBODY = Owner()
 
 
 @dataclass(frozen=True)

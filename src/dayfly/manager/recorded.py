@@ -11,9 +11,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from dayfly.egress.client import Closed
+from dayfly.egress.client import Closed, Requested
 from dayfly.errors import DayflyError, SandboxEnded
 from dayfly.manager.ledger import Record
+from dayfly.manager.paused import NOBODY, Owner
 from dayfly.manager.traffic import Traffic
 from dayfly.network import Grants
 from dayfly.sandbox import ExecutionSink, Life, WayOut
@@ -123,6 +124,8 @@ class RecordedLife(Life):
     """``record`` is set when it becomes somebody's; without one it is a plain ``Life``."""
 
     record: Record | None = None
+    owner: Owner = NOBODY
+
     runs: int = 0
     """So many are in the record, commands too."""
 
@@ -141,6 +144,10 @@ class RecordedLife(Life):
     def used(self, closed: Closed) -> None:
         """See ``NetworkCalls.used``."""
         self._traffic.closed(closed)
+
+    def requested(self, requested: Requested) -> None:
+        """See ``NetworkCalls.requested``."""
+        self._traffic.requested(requested)
 
     def before_gone(self) -> None:
         """See ``Life.before_gone``."""

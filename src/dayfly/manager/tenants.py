@@ -187,7 +187,7 @@ class Tenants:
         self, tenant: str, policy: Policy, env: Mapping[str, str], template: str | None, conversation: str | None
     ) -> Registration:
         with self._admitting(tenant):
-            life = await self._manager.open(policy, env=env, tenant=tenant)
+            life = await self._manager.open(policy, env=env, tenant=tenant, conversation=conversation)
         made = Registration(life, tenant, conversation, template, env=dict(env), now=self._now)
         await self._register(made, life)
         return made

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from dayfly.egress.client import Closed
+from dayfly.egress.client import Closed, Requested
 from dayfly.manager.ledger import Record
 from dayfly.spec import Denial
 
 __all__ = ["Traffic"]
+
+MAX_PATH = 200
+"""Characters of a request's path in an entry."""
 
 GATHER_SECONDS = 1.0
 """From the first of several equal events to their entry. Each one says how many it stands for."""
@@ -51,6 +54,20 @@ class Traffic:
             "why": closed.why,
         }
         self._add("egress.used", facts, count=1, sent=closed.sent, received=closed.received)
+
+    def requested(self, one: Requested) -> None:
+        facts = {
+            "host": one.host,
+            "port": one.port,
+            "method": one.method,
+            "path": one.path[:MAX_PATH],
+            "status": one.status,
+            "rule": one.rule,
+            "secret": one.secret,
+            "address": one.address,
+            "code": one.denied.code if one.denied else None,
+        }
+        self._add("egress.request", facts, count=1)
 
     def _add(self, kind: str, facts: dict[str, Any], **sums: int) -> None:
         key = (kind, *facts.values())

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from dayfly.egress.client import Closed, EgressDenied, EgressUnreachable, Tunnel
+from dayfly.egress.client import Closed, EgressDenied, EgressUnreachable, Requested, Tunnel
 from dayfly.egress.verdict import Denied
 from dayfly.errors import HostError, SandboxEnded
 from dayfly.network import Grants
@@ -46,8 +46,9 @@ MAX_HOST = 253
 class WayOut(Protocol):
     """Where tunnels lead to: the manager's hold on the gateway."""
 
-    async def admit(self, sandbox: str, rules: Grants, told: Callable[[Closed], None]) -> None:
-        """What the sandbox may reach from now on. ``told`` hears of every connection that has ended."""
+    async def admit(self, sandbox: str, rules: Grants, told: Callable[[Closed | Requested], None]) -> str | None:
+        """What the sandbox may reach from now on. ``told`` hears of every connection that has ended, and of every request that was
+        looked at. Returns a certificate, as PEM, that the sandbox is to believe. Raises ``PolicyError``, ``HostError``."""
         ...
 
     async def withdraw(self, sandbox: str) -> None:
@@ -72,10 +73,12 @@ class Network:
         for asked in early:
             self._tunnel(asked)
 
-    async def admit(self, rules: Grants, told: Callable[[Closed], None]) -> None:
-        """What can be reached from now on. Code that goes on from a snapshot may ask before this; it waits. Raises ``HostError``."""
-        await self._way.admit(self._sandbox, rules, told)
+    async def admit(self, rules: Grants, told: Callable[[Closed | Requested], None]) -> str | None:
+        """What can be reached from now on. Code that goes on from a snapshot may ask before this; it waits. Raises ``PolicyError``,
+        ``HostError``."""
+        authority = await self._way.admit(self._sandbox, rules, told)
         self._admitted.set()
+        return authority
 
     async def end(self) -> None:
         """The sandbox is gone: so are its connections, and whoever wants to know has heard of them."""
@@ -126,7 +129,7 @@ class Network:
         asked.finish({})
 
     def _deny(self, denied: Denied) -> None:
-        self._denials.add(Denial(denied.host, denied.port, denied.code, denied.reason, denied.remedy))
+        self._denials.add(_denial(denied))
 
 
 class NetworkCalls:
@@ -174,7 +177,7 @@ class NetworkCalls:
             early = [asked for asked in self._early if not asked.over]
             self._network = Network(self._inside.link, self.id, way, self._inside.denials, early)
         try:
-            await self._network.admit(rules, self.used)
+            await self._network.admit(rules, self._told)
             self._policy = self._policy.model_copy(update={"network": rules or "none"})  # from here on it is so
         finally:
             if self.end_reason is not None:  # it ended meanwhile, and perhaps without its network
@@ -195,8 +198,19 @@ class NetworkCalls:
         except FAILURES as caught:
             raise await self._inside.error(caught) from None
 
+    def _told(self, news: Closed | Requested) -> None:
+        if isinstance(news, Closed):
+            self.used(news)
+            return
+        if news.denied is not None:
+            self._inside.denials.add(_denial(news.denied))
+        self.requested(news)
+
     def used(self, closed: Closed) -> None:
         """A connection has ended."""
+
+    def requested(self, requested: Requested) -> None:
+        """A request was looked at, and answered."""
 
 
 def _close(asked: Accepted) -> None:
@@ -254,6 +268,10 @@ def names_of(rules: Grants) -> list[dict[str, Any]]:
         for host, ports in rule.places:
             found.setdefault(host, set()).update(ports)
     return [{"host": host, "ports": sorted(ports)} for host, ports in found.items()]
+
+
+def _denial(denied: Denied) -> Denial:
+    return Denial(denied.host, denied.port, denied.code, denied.reason, denied.remedy)
 
 
 def sentence(denied: Denied) -> str:
