@@ -117,7 +117,7 @@ async def test_names_are_told_inside_and_the_gateway_knows_the_rules_before() ->
 
     async with living(script) as (life, _):
         await life.set_network(RULES, way)  # type: ignore[arg-type]
-        assert told == [("network", {"names": names_of(RULES)}, 1)]
+        assert told == [("network", {"names": names_of(RULES), "authority": None, "env": {}}, 1)]
     assert names_of(RULES) == [
         {"host": "files.example.com", "ports": [443, 8443]},
         {"host": "*.example.org", "ports": [443]},

@@ -131,7 +131,7 @@ class Agent:
         env = checked_environment(options["env"], RemoteProtocolError)
         languages = load("dayfly.agent.kernels:languages")
         self.supervisor = Supervisor(self.loop, _user(options.get("user")), limits, {})
-        self.supervisor.environment = self._first_environment(env)
+        self.supervisor.own_environment = self._first_environment(env)
         self.supervisor.on_kernel = self._guard_soon
         if self.supervisor.user:
             _remove_devices()

@@ -24,7 +24,7 @@ def configure(agent: Agent, channel: Channel, params: dict[str, object]) -> None
     supervisor = agent.supervisor
     if params.get("hostname") is not None:
         _set_hostname(str(params["hostname"]))
-    supervisor.environment.update(env)
+    supervisor.own_environment.update(env)
     for name, value in limits.items():
         supervisor.limits[name] = min(value, supervisor.limits.get(name, value))
     agent.settle()

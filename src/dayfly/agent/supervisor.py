@@ -18,6 +18,7 @@ from dayfly.agent.child import (
     exit_fields,
 )
 from dayfly.agent.killing import Killing, send_signal
+from dayfly.agent.lent import NOTHING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ class Supervisor:
         self.loop = loop
         self.user = user
         self.limits = dict(limits)
-        self.environment = dict(environment)
+        self.own_environment = dict(environment)  # what the user has set
+        self.lent = NOTHING
         self.children: dict[int, Child] = {}
         self._next_tag = FIRST_TAG
         self._spent: dict[int, float] = {}  # CPU seconds of the dead, by tag
@@ -68,6 +70,11 @@ class Supervisor:
         loop.on_child = self.reap
         if user is None and os.getpid() != 1:
             _adopt_orphans()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of everything that is started from now on."""
+        return {**self.lent.variables, **self.own_environment}
 
     @property
     def null(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network
 from typing import Literal
 
@@ -53,6 +54,11 @@ class Grant(Checked):
     def service(self) -> Literal["", "requests", "objects", "packages"]:
         """Who looks at each of its HTTP requests, inside of TLS too; ``""``: bytes pass as they are once they have begun well."""
         return ""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Variables by which programs inside find what it grants. What the user has set stays. Everybody inside reads them."""
+        return {}
 
     @property
     def secrets(self) -> frozenset[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from dayfly.egress.client import Closed, EgressDenied, EgressUnreachable, Requested, Tunnel
 from dayfly.egress.verdict import Denied
@@ -20,6 +20,7 @@ from dayfly.sandbox.accepted import Accepted
 from dayfly.sandbox.denials import Denials
 from dayfly.sandbox.inside import FAILURES, Inside
 from dayfly.sandbox.link import Link, LinkLost
+from dayfly.sandbox.surroundings import Surroundings, names_of
 from dayfly.spec import Denial, EndReason
 from dayfly.wire import operations as ops
 from dayfly.wire.errors import RemoteProtocolError
@@ -169,24 +170,25 @@ class NetworkCalls:
             if not rules and self._network is None:  # it has none, and needs no gateway to be told so
                 return
             with self._inside.call():
-                await self._admit(rules, way)
-                await self._tell_names(rules)
+                authority = await self._admit(rules, way)
+                await self._tell(Surroundings.of(rules, authority))
 
-    async def _admit(self, rules: Grants, way: WayOut) -> None:
+    async def _admit(self, rules: Grants, way: WayOut) -> str | None:
         if self._network is None:  # first: its end withdraws whatever becomes of this
             early = [asked for asked in self._early if not asked.over]
             self._network = Network(self._inside.link, self.id, way, self._inside.denials, early)
         try:
-            await self._network.admit(rules, self._told)
+            authority = await self._network.admit(rules, self._told)
             self._policy = self._policy.model_copy(update={"network": rules or "none"})  # from here on it is so
         finally:
             if self.end_reason is not None:  # it ended meanwhile, and perhaps without its network
                 await self._network.end()
+        return authority
 
-    async def _tell_names(self, rules: Grants) -> None:
+    async def _tell(self, surroundings: Surroundings) -> None:
         try:
             async with asyncio.timeout(TELL_SECONDS):
-                call = await self._inside.link.open(ops.NETWORK, {"names": names_of(rules)})
+                call = await self._inside.link.open(ops.NETWORK, surroundings.params)
                 try:
                     await call.answer()
                 finally:
@@ -259,15 +261,6 @@ async def _inward(asked: Accepted, tunnel: Tunnel) -> None:
         if not await asked.send_data(ops.STDOUT, data):
             return
     asked.send_eof(ops.STDOUT)
-
-
-def names_of(rules: Grants) -> list[dict[str, Any]]:
-    """What the agent is told of them: hosts and ports, and nothing else."""
-    found: dict[str, set[int]] = {}
-    for rule in rules:
-        for host, ports in rule.places:
-            found.setdefault(host, set()).update(ports)
-    return [{"host": host, "ports": sorted(ports)} for host, ports in found.items()]
 
 
 def _denial(denied: Denied) -> Denial:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dayfly.agent.kernels.codec import Launch
+    from dayfly.agent.lent import Change, Row
     from dayfly.agent.supervisor import Child
 
 CELL = 'eval "$__dayfly_code"\n'
@@ -51,9 +52,12 @@ class BashCodec(Codec):
             return "the code is not encodable as UTF-8"
         return None
 
-    def request(self, run: int, code: str, cap: int, environment: Mapping[str, str] | None) -> bytes:
+    def request(
+        self, run: int, code: str, cap: int, environment: Mapping[str, str] | None, change: Change | None = None
+    ) -> bytes:
+        first = os.fsencode("".join(map(_statement, change.rows))) if change is not None else b""
         content = os.fsencode(code)
-        return b"%d %d\n" % (run, len(content)) + content
+        return b"%d %d %d\n" % (run, len(first), len(content)) + first + content
 
     def wanted(self) -> int:
         return MAX_RECORD
@@ -70,6 +74,18 @@ class BashCodec(Codec):
         record = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
         return {"ready": {"kernel": "bash"}} if record == b"ready" else _done(record)
+
+
+def _statement(row: Row) -> str:
+    """One variable gets its value if it has the one that is expected."""
+    name, before, after = row
+    test = f"! -v {name}" if before is None else f"-v {name} && ${name} == {_quoted(before)}"
+    work = f"unset -v {name}" if after is None else f"export {name}={_quoted(after)}"
+    return f"[[ {test} ]] && builtin {work} 2>/dev/null\n"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
 
 
 def _done(record: bytes) -> dict[str, object]:

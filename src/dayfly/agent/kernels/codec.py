@@ -8,6 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from dayfly.agent.lent import Change
     from dayfly.agent.supervisor import Child, StartFailed, Supervisor
 
 
@@ -82,12 +83,16 @@ class Codec:
         """Why this kernel cannot even be given the code; ``None`` if it can."""
         return None
 
-    def request(self, run: int, code: str, cap: int, environment: Mapping[str, str] | None) -> bytes:
+    def request(
+        self, run: int, code: str, cap: int, environment: Mapping[str, str] | None, change: Change | None = None
+    ) -> bytes:
         """The bytes that make the driver run a cell. ``cap`` is the run's output cap, which bounds its records too."""
         self._reader.limit = min(cap, HARD_LIMIT) + ENVELOPE
         record: dict[str, object] = {"run": run, "code": code, "cap": cap}
         if environment is not None:
             record["env"] = dict(environment)
+        if change is not None:
+            record["lent"] = change.record
         if self.settles and self.interrupted:
             record["settle"] = True
         self.interrupted = False

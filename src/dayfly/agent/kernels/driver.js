@@ -1,5 +1,5 @@
 // The JavaScript kernel, given to node -e. It speaks records (4 bytes of length, big endian, then JSON) on the descriptor
-// DAYFLY_CONTROL: takes {"run", "code", "cap", "settle"}, sends {"ready"}, {"display"} and {"done"}; see records.py.
+// DAYFLY_CONTROL: takes {"run", "code", "cap", "settle", "lent"}, sends {"ready"}, {"display"} and {"done"}; see records.py.
 //
 // Cells are evaluated by V8's inspector in its REPL mode, as the console of a browser does: top-level await, `let`,
 // `const` and `class` that may be declared again. SIGINT breaks synchronous code by the watchdog of `vm`, and waiting
@@ -322,6 +322,40 @@
     return { status: 'error', error: told, limit: limitOf(error), exit_code: null };
   }
 
+  // --- what is lent -------------------------------------------------------------------------------------------------
+
+  // Each variable gets its new value if it has the one that is expected; see lent.py. Code may have replaced anything.
+  function takeOver({ rows, authority, file }) {
+    try {
+      for (const [name, before, after] of rows) {
+        if ((process.env[name] ?? null) !== before) continue;
+        if (after === null) delete process.env[name];
+        else process.env[name] = after;
+      }
+      believe(process.env.NODE_EXTRA_CA_CERTS === file ? authority : '');
+    } catch (error) {
+      uncaught(error);
+    }
+  }
+
+  let believed = '';
+  let isWrapped = false;
+
+  // Node reads NODE_EXTRA_CA_CERTS when it starts and never again. So every context that has no list of its own is given
+  // one authority more. What node was started with, it believes as long as it lives.
+  function believe(authority) {
+    believed = authority;
+    if (!authority || isWrapped) return;
+    const tls = require('node:tls');
+    const create = tls.createSecureContext;
+    tls.createSecureContext = function createSecureContext(options, ...more) {
+      const made = create.call(this, options, ...more);
+      if (believed && !(options && options.ca)) made.context.addCACert(believed);
+      return made;
+    };
+    isWrapped = true;
+  }
+
   // --- runs ---------------------------------------------------------------------------------------------------------
 
   let stop = null; // of the run under way: rejects what it waits for
@@ -423,6 +457,7 @@
     cap = Math.min(request.cap, HARD_LIMIT);
     process.exitCode = undefined;
     restore();
+    if (request.lent) takeOver(request.lent);
     if (request.settle) await settle();
     let outcome = { status: 'ok', error: null, limit: null, exit_code: null };
     try {

@@ -1,4 +1,5 @@
-# The Bash kernel, given to bash -c. It reads cells from descriptor $DAYFLY_CONTROL: a line "run length", then so many bytes.
+# The Bash kernel, given to bash -c. It reads cells from descriptor $DAYFLY_CONTROL: a line "run first length",
+# then so many bytes that come before the cell (variables that have changed), and so many of the cell.
 # It answers with NUL-ended records: "ready", then for each cell "run status interrupted syntax-error-message".
 #
 # A cell is evaluated by a sourced file ($DAYFLY_CELL, one line: eval "$__dayfly_code"), at the top level and not in a
@@ -11,8 +12,9 @@ unset DAYFLY_CONTROL DAYFLY_CELL
 
 # Without an agent, or if the cell closed the descriptor, it ends by a signal: an exit would look like one of the cell's own.
 __dayfly_next() {
-  local LC_ALL=C length # bytes, not characters
-  IFS=' ' builtin read -r -u "$__dayfly_fd" __dayfly_run length &&
+  local LC_ALL=C first length # bytes, not characters
+  IFS=' ' builtin read -r -u "$__dayfly_fd" __dayfly_run first length &&
+    IFS= builtin read -r -N "$first" -u "$__dayfly_fd" __dayfly_first &&
     IFS= builtin read -r -N "$length" -u "$__dayfly_fd" __dayfly_code || builtin kill -KILL "$$"
 }
 
@@ -47,6 +49,7 @@ while __dayfly_next; do
   builtin shopt -u extdebug
   builtin set +T
   __dayfly_interrupted=0
+  builtin eval "$__dayfly_first"
   builtin . "$__dayfly_cell"
   __dayfly_status=$?
   # What would break the next cell, or this loop, is as it was. Not in a function: that would keep its own DEBUG trap.

@@ -50,6 +50,17 @@ def set_environment(environment: Mapping[str, str]) -> None:
     os.environ.update({**PIP_DEFAULTS, **own, **environment})
 
 
+def change_environment(rows: list[tuple[str, str | None, str | None]]) -> None:
+    """Each variable gets its new value if it has the one that is expected; see lent.py."""
+    for name, before, after in rows:
+        if os.environ.get(name) != before:
+            continue
+        if after is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = after
+
+
 def hide_the_agent() -> None:
     """Its modules would shadow packages of the user's; what is loaded stays loaded. Nor does its finder serve any more."""
     sys.meta_path[:] = [finder for finder in sys.meta_path if not hasattr(finder, "archive")]

@@ -8,6 +8,7 @@ import time
 
 from dayfly.agent.kernels.pipe import Pipe
 from dayfly.agent.kernels.records import BadRecord
+from dayfly.agent.lent import Told
 from dayfly.agent.streams import pipe, waiting_bytes
 from dayfly.agent.supervisor import StartFailed, send_signal
 from dayfly.wire.operations import STDERR, STDOUT
@@ -61,7 +62,8 @@ class Kernel:
         self.used = False
         self.cpu_known = 0.0  # seconds that it had used when last asked
         self.broken: str | None = None
-        self.environment = dict(supervisor.environment)
+        self.environment = supervisor.environment
+        self._told = Told(supervisor.lent, self.environment)
         self.pipes: list[Pipe] = []
         self._supervisor = supervisor
         self._loop = supervisor.loop
@@ -146,16 +148,20 @@ class Kernel:
 
     def suits(self, environment: Mapping[str, str]) -> bool:
         """Whether code that is to have ``environment`` can run here: a kernel that was used keeps the one it has."""
-        return self.used or self._codec.takes_environment or self.environment == environment
+        if self.used or self._codec.takes_environment:
+            return True
+        return self.environment == environment and self._told.knows(self._supervisor.lent)
 
     def send(self, run: int, code: str, cap: int, *, silent: bool = False) -> None:
         """Give it a cell. An unused kernel takes over the environment as it is now; a silent cell does not use it, and has
-        it take the environment in any case: what that touches is in memory then."""
-        environment = None
-        if not self.used and (silent or self.environment != self._supervisor.environment):
-            environment = self.environment = dict(self._supervisor.environment)
+        it take the environment in any case: what that touches is in memory then. One that was used hears of what is lent."""
+        now, environment = self._supervisor.environment, None
+        if not self.used and (silent or self.environment != now):
+            environment = self.environment = now
+            self._told = Told(self._supervisor.lent, now)
+        change = self._told.change(self._supervisor.lent, now)
         self.used = self.used or not silent
-        self._unwritten += self._codec.request(run, code, cap, environment)
+        self._unwritten += self._codec.request(run, code, cap, environment, change)
         self._writable()
 
     @property

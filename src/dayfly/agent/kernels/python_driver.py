@@ -134,6 +134,8 @@ class Driver:
 def _prepare(request: dict[str, object], code: str) -> None:
     if "env" in request:
         interpreter.set_environment(request["env"])  # type: ignore[arg-type]
+    if "lent" in request:
+        interpreter.change_environment(request["lent"]["rows"])  # type: ignore[index]
     interpreter.forbid_getpass(code)
 
 

@@ -1,0 +1,43 @@
+"""What a sandbox is told of the network that it has: as a value, made from its rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dayfly.network import Grants
+
+__all__ = ["Surroundings", "names_of"]
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Names that exist inside, with their ports; the PEM of one more certificate authority to believe; and variables that
+    clients read. There is no secret among it: whatever runs inside can read all."""
+
+    names: Sequence[Mapping[str, Any]] = ()
+    authority: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, rules: Grants, authority: str | None) -> Surroundings:
+        """Where two rules say something else of a variable, the first counts."""
+        env: dict[str, str] = {}
+        for rule in rules:
+            env = {**rule.environment, **env}
+        return cls(names_of(rules), authority, env)
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Of the operation ``network``."""
+        return {"names": [dict(one) for one in self.names], "authority": self.authority, "env": dict(self.env)}
+
+
+def names_of(rules: Grants) -> list[dict[str, Any]]:
+    """Hosts and ports, and nothing else."""
+    found: dict[str, set[int]] = {}
+    for rule in rules:
+        for host, ports in rule.places:
+            found.setdefault(host, set()).update(ports)
+    return [{"host": host, "ports": sorted(ports)} for host, ports in found.items()]
