@@ -63,9 +63,11 @@ class MemoryWay:
         self.admitted: list[tuple[Rule, ...]] = []
         self.withdrawn: list[str] = []
         self.asked: list[tuple[str, int]] = []
+        self.authority: str | None = None
 
-    async def admit(self, sandbox: str, rules: tuple[Rule, ...], told: Callable[[Closed], None]) -> None:
+    async def admit(self, sandbox: str, rules: tuple[Rule, ...], told: Callable[[Closed], None]) -> str | None:
         self.admitted.append(rules)
+        return self.authority
 
     async def withdraw(self, sandbox: str) -> None:
         self.withdrawn.append(sandbox)
@@ -211,6 +213,21 @@ async def test_a_change_is_what_the_policy_says_and_none_takes_everything_away()
     with pytest.raises(SandboxEnded):
         await life.set_network(RULES, way)  # type: ignore[arg-type]
     assert (len(way.admitted), way.withdrawn) == (3, [life.id])
+
+
+async def test_the_authority_is_the_one_that_the_way_out_has_now() -> None:
+    told: list[Any] = []
+
+    async def script(asked: Asked) -> None:
+        told.append(asked.params["authority"])
+        await asked.finish()
+
+    async with living(script) as (life, _):
+        way = MemoryWay()
+        for authority in ("one", "another", None):
+            way.authority = authority
+            await life.set_network(RULES, way)
+    assert told == ["one", "another", None]
 
 
 async def test_changes_come_one_after_the_other() -> None:

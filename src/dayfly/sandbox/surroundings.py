@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from dayfly.network import Grants
@@ -16,9 +16,9 @@ class Surroundings:
     """Names that exist inside, with their ports; the PEM of one more certificate authority to believe; and variables that
     clients read. There is no secret among it: whatever runs inside can read all."""
 
-    names: Sequence[Mapping[str, Any]] = ()
-    authority: str | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
+    names: Sequence[Mapping[str, Any]]
+    authority: str | None
+    env: Mapping[str, str]
 
     @classmethod
     def of(cls, rules: Grants, authority: str | None) -> Surroundings:
