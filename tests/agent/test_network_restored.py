@@ -14,6 +14,7 @@ from dayfly.boundaries.gvisor import GvisorBoundary
 from dayfly.limits import Limits
 from dayfly.spec import SandboxSpec
 from dayfly.wire.connection import Connection
+from tests.agent.authority import Authority
 from tests.agent.host import LIMITS, USER, Host, Taken
 from tests.agent.test_network_inside import PRELUDE, echo, names, said
 from tests.machine import image
@@ -113,3 +114,22 @@ async def test_a_tunnel_that_the_host_cuts_before_the_snapshot_is_cut_for_the_co
                 "until grep -q Error said; do sleep 0.05; done; echo >go; until grep :443 said; do sleep 0.05; done"
             ) == (b"a.example:443 \n")
             assert await fork.out("cat said") == b"ready\nConnectionResetError\na.example:443 \n"
+
+
+async def test_a_fork_believes_who_it_is_told_to_and_the_other_whom_it_was(
+    gvisor: GvisorBoundary, agents: Path, tmp_path: Path
+) -> None:
+    ours, theirs = Authority("ours"), Authority("theirs")
+
+    async def believed(host: Host) -> set[str]:
+        bundle = (await host.out("cat /etc/ssl/certs/ca-certificates.crt $NODE_EXTRA_CA_CERTS")).decode()
+        return {name for name, one in (("ours", ours), ("theirs", theirs)) if bundle.count(one.pem) == 2}
+
+    async with opened(gvisor, agents, echo) as host:
+        await host.ask("network", names=[], authority=ours.pem, env={"AWS_REGION": "here"})
+        async with restored(gvisor, host, agents, tmp_path) as fork:
+            assert (await believed(fork), await fork.out("echo $AWS_REGION")) == ({"ours"}, b"here\n")
+            await fork.ask("network", names=[], authority=theirs.pem, env={})
+            assert (await believed(fork), await fork.out("echo $AWS_REGION")) == ({"theirs"}, b"\n")
+        await host.resume()
+        assert (await believed(host), await host.out("echo $AWS_REGION")) == ({"ours"}, b"here\n")

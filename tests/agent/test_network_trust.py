@@ -197,3 +197,16 @@ async def test_what_cannot_be_is_refused_and_nothing_has_changed(data: Host, wha
     with pytest.raises(Failed, match="bad_request"):
         await data.ask("network", **{"names": [], "authority": None, "env": {}, **BAD[what]})
     assert await data.out(f"env | sort; sha256sum {SYSTEM}; getent hosts {HOST}") == before
+
+
+@pytest.mark.parametrize("name", ["tiny", "python39"])
+async def test_an_image_without_roots_believes_the_authority_alone(
+    gvisor: GvisorBoundary, agents: Path, name: str
+) -> None:
+    async with open_room(gvisor, agents, name) as host:
+        host.serve = SecureWeb(OURS.server(HOST)).serve
+        await tell(host, OURS.pem)
+        assert await host.out("cat $SSL_CERT_FILE") == OURS.pem.encode()
+        await host.out(CLIENTS["urllib"])
+        await tell(host, OTHER.pem)
+        assert (await (await host.shell(CLIENTS["urllib"])).result())["exit_code"] != 0

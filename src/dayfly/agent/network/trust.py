@@ -55,6 +55,7 @@ class Trust:
         self._directory = RUN_DIRECTORY if inside else os.environ.get("TMPDIR", "/tmp")
         self._is_ours = inside and owner is not None
         self._roots: bytes | None = None
+        self._written = ""  # the authority that is in the files
         self.bundle = f"{self._directory}/ca-certificates.crt"
         self.authority = f"{self._directory}/authority.crt"
 
@@ -66,9 +67,9 @@ class Trust:
 
     def prepare(self, authority: str) -> None:
         """Write what ``commit`` puts in place. Raises ``OSError``, and nothing has changed."""
+        if authority == self._written:
+            return
         if self._roots is None:
-            if not authority:  # nobody was ever told of the file
-                return
             self._roots = self._image_roots()
         os.makedirs(self._directory, mode=0o755, exist_ok=True)
         _write(self.bundle + ".new", _joined(self._roots, authority))
@@ -76,8 +77,9 @@ class Trust:
 
     def commit(self, authority: str) -> None:
         """After ``prepare``."""
-        if self._roots is None:
+        if authority == self._written:
             return
+        self._written = authority
         os.replace(self.bundle + ".new", self.bundle)
         os.replace(self.authority + ".new", self.authority)
         if self._is_ours:
@@ -151,9 +153,10 @@ def _read(path: str) -> bytes:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return b""
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        return b""
     with open(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            return b""
         content = file.read(MAX_BUNDLE + 1)
     return content if len(content) <= MAX_BUNDLE else b""
 

@@ -1,0 +1,102 @@
+"""The file of roots: what it is made of, in this process, and that boundaries without a user of their own have it too."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from dayfly.agent.network import trust
+from dayfly.agent.network.trust import MAX_BUNDLE, Trust
+from tests.agent.authority import Authority
+from tests.agent.host import Host
+
+OURS, OTHER = Authority("ours").pem, Authority("somebody else").pem
+ROOT = "-----BEGIN CERTIFICATE-----\nroot\n-----END CERTIFICATE-----"
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a Trust of this process writes; the machine has no roots."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(trust, "SYSTEM_BUNDLES", (str(tmp_path / "system"), str(tmp_path / "other")))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix"))
+    return tmp_path
+
+
+def told(made: Trust, authority: str) -> str:
+    made.prepare(authority)
+    made.commit(authority)
+    return Path(made.bundle).read_text("utf-8")
+
+
+def test_the_bundle_is_the_systems_list_and_one_more(scratch: Path) -> None:
+    (scratch / "system").write_text(ROOT)
+    (scratch / "other").write_text("not this one")
+    made = Trust(None)
+    assert told(made, OURS) == f"{ROOT}\n{OURS}"
+    assert Path(made.authority).read_text() == OURS
+    assert told(made, OTHER) == f"{ROOT}\n{OTHER}"
+    assert told(made, "") == ROOT
+    assert (scratch / "system").read_text() == ROOT
+    assert sorted(one.name for one in scratch.iterdir()) == [
+        "authority.crt", "ca-certificates.crt", "other", "system",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", ["certifi/cacert.pem", "pip/_vendor/certifi/cacert.pem"])
+def test_certifis_list_is_taken_where_the_system_has_none(scratch: Path, place: str) -> None:
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    file = scratch / "prefix" / f"local/lib/python{version}/dist-packages" / place
+    file.parent.mkdir(parents=True)
+    file.write_text(ROOT)
+    (scratch / "system").write_text("# nothing\n")
+    assert told(Trust(None), OURS) == f"{ROOT}\n{OURS}"
+
+
+@pytest.mark.parametrize("kind", ["none", "directory", "pipe", "huge"])
+def test_what_is_no_list_counts_as_none(scratch: Path, kind: str) -> None:
+    system = scratch / "system"
+    if kind == "directory":
+        system.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(system)
+    elif kind == "huge":
+        system.write_text(ROOT + "#" * MAX_BUNDLE)
+    assert told(Trust(None), OURS) == OURS
+
+
+def test_nothing_is_written_for_who_has_no_authority(scratch: Path) -> None:
+    made = Trust(None)
+    made.prepare("")
+    made.commit("")
+    assert list(scratch.iterdir()) == []
+
+
+def test_what_cannot_be_written_changes_nothing(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (scratch / "system").write_text(ROOT)
+    made = Trust(None)
+    told(made, OURS)
+    (scratch / "ca-certificates.crt.new").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        made.prepare(OTHER)
+    assert Path(made.bundle).read_text() == f"{ROOT}\n{OURS}"
+
+
+ROOTS = (
+    "import ssl; print(*(name for one in ssl.create_default_context().get_ca_certs() "
+    "for part in one['subject'] for key, name in part if name in ('ours', 'somebody else')))"
+)
+
+
+@pytest.mark.gvisor
+@pytest.mark.asyncio(loop_scope="module")
+async def test_python_inside_believes_on_every_boundary(inside: Host) -> None:
+    """Without a user of its own (the fake boundary), variables are all there is: the system's file is the machine's."""
+    for authority, expected in ((None, b"\n"), (OURS, b"ours\n"), (OTHER, b"somebody else\n"), (None, b"\n")):
+        await inside.ask("network", names=[], authority=authority, env={})
+        call = await inside.python(ROOTS)
+        await call.result()
+        assert call.stdout == expected, call.stderr
