@@ -117,11 +117,14 @@ ZONES = {
         third_party="h11",
     ),
     "egress.services": Zone("", "only a package: each of its parts has a line of its own"),
-    "egress.services.judgement": Zone("network egress.http.messages egress.verdict", "pure: what a rule says of a request"),
+    "egress.services.judgement": Zone(
+        "network egress.http.messages egress.verdict", "pure: what a rule says of a request"
+    ),
     "egress.services.credentials": Zone("network egress.http.messages", "pure: a request with its secret"),
     "egress.services.redaction": Zone("network egress.http.messages", "pure: answers without it"),
     "egress.services.requests": Zone(
-        "network egress.http.messages egress.services egress.terms egress.verdict",
+        "network egress.http.messages egress.services.credentials egress.services.judgement egress.services.redaction "
+        "egress.terms egress.verdict",
         "serves host rules",
         third_party="pydantic",
     ),

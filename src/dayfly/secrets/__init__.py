@@ -6,6 +6,8 @@ what holds one between two functions is a ``SecretStr``.
 
 from __future__ import annotations
 
+from pydantic import SecretStr
+
 from dayfly.secrets.entry import Entry, Identity
 from dayfly.secrets.environment import Environment
 from dayfly.secrets.files import Files, StoreProblem
@@ -22,6 +24,7 @@ __all__ = [
     "Missing",
     "Resolved",
     "Ring",
+    "SecretStr",
     "StoreProblem",
     "Vault",
     "checked_value",

@@ -185,12 +185,12 @@ def _unusable(path: Path, error: OSError) -> StoreProblem:
 
 
 def _read(descriptor: int) -> SecretStr:
-    """Undecodable bytes are no JSON either."""
+    """Of what is longer than any that is right, nothing: that is damaged, too."""
     pieces, left = [], _MOST_BYTES
     while left and (piece := os.read(descriptor, left)):
         pieces.append(piece)
         left -= len(piece)
-    return SecretStr(b"".join(pieces).decode("utf-8", "replace"))
+    return SecretStr(b"".join(pieces).decode("utf-8", "replace") if left else "")
 
 
 def _text(entry: Entry, value: SecretStr | None) -> str:
@@ -217,6 +217,7 @@ def _write(path: Path, text: SecretStr) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
+            os.fchmod(handle, 0o600)  # a umask may have left less
             file.write(text.get_secret_value())
             file.flush()
             os.fsync(handle)

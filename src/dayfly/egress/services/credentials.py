@@ -17,7 +17,7 @@ __all__ = ["fits", "with_secret"]
 
 _LINE = re.compile(r"[\x21-\x7e]+(?: +[\x21-\x7e]+)*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_PAIR = re.compile(r"[&;]")
+_PAIR = re.compile(r"[^&;]*[&;]|[^&;]+")  # some servers take a semicolon for an ampersand
 _UNSEEN = re.compile(r"[\x00-\x20]")
 _SEPARATORS = re.compile(r"[-. ]")
 
@@ -29,7 +29,9 @@ def fits(inject: Inject, value: str) -> bool:
     """Whether it can be sent so. The store has looked at that; what does not fit would be another request."""
     if inject.into == "basic":
         return ":" in value and not _CONTROL.search(value)
-    return bool(value) if inject.into == "query" else bool(_LINE.fullmatch(value))
+    if inject.into == "query":
+        return bool(value) and not _CONTROL.search(value)
+    return bool(_LINE.fullmatch(value))
 
 
 def with_secret(request: Request, inject: Inject, value: str) -> Request:
@@ -62,19 +64,15 @@ def _without_header(headers: Headers, name: str) -> Headers:
 
 
 def _without_parameter(query: str, name: str) -> str:
-    """All other parameters stay as they were written."""
-    wanted = _as_servers_read("=" + name)
-    if not any(_names(pair, wanted) for pair in _PAIR.split(query)):
-        return query
-    return "&".join(pair for pair in _PAIR.split(query) if pair and not _names(pair, wanted))
-
-
-def _names(pair: str, wanted: str) -> bool:
-    return _as_servers_read("=" + pair.partition("=")[0]) == wanted
+    """All others stay as they were written."""
+    wanted = _as_servers_read(name)
+    pairs = _PAIR.findall(query)
+    kept = [one for one in pairs if _as_servers_read(one.rstrip("&;").partition("=")[0]) != wanted]
+    return query if len(kept) == len(pairs) else "".join(kept).rstrip("&;")
 
 
 def _as_servers_read(name: str) -> str:
-    """With escapes, case, arrays (``key[]``), blanks and marks that one or the other framework makes nothing of."""
-    text = unquote_to_bytes(name[1:].replace("+", " ")).decode("latin-1").lower()
-    plain = _SEPARATORS.sub("_", text.strip("\x00 \t\r\n"))
-    return _UNSEEN.sub("", plain if plain.startswith("[") else plain.partition("[")[0])
+    """Without case, escapes, arrays (``key[]``) and marks that one or the other framework makes nothing of."""
+    text = unquote_to_bytes(name.replace("+", " ")).decode("latin-1").lower().strip("\0 \t\r\n")
+    plain = text if text.startswith("[") else text.partition("[")[0]
+    return _UNSEEN.sub("", _SEPARATORS.sub("_", plain))

@@ -7,12 +7,11 @@ headers are compared with ``_`` as ``-``: many servers hand both to programs und
 from __future__ import annotations
 
 from collections.abc import Iterator
-from urllib.parse import unquote_plus
+from urllib.parse import unquote, unquote_plus
 
 from dayfly.egress.http.messages import Request
 from dayfly.egress.verdict import Denied
 from dayfly.network import Rule
-from dayfly.urls import BadPath, canonical_path
 
 __all__ = ["is_below", "judge", "same_header"]
 
@@ -38,6 +37,7 @@ _OVERRIDES = {
 _METHOD_PARAMETER = "_method"
 """Of a query, by which frameworks take a POST for another method. In a body it is not seen."""
 
+_MOST_LAYERS = 8  # of escapes in escapes
 _MOST_TOLD = 5
 _SHOWN = 80
 
@@ -75,18 +75,22 @@ def _objections(rule: Rule, request: Request, host: str) -> Iterator[tuple[str, 
 
 
 def _is_listed(patterns: tuple[str, ...], path: str) -> bool:
-    again = _resolved_again(path)
-    return again is not None and any(is_below(one, path) and is_below(one, again) for one in patterns)
+    if not any(is_below(one, path) for one in patterns):
+        return False
+    if "%25" not in path:
+        return True
+    plain = _resolved(path)
+    return plain is not None and any(is_below(_resolved(one) or one, plain) for one in patterns)
 
 
-def _resolved_again(path: str) -> str | None:
-    """What a server makes of it that resolves escapes twice; ``None`` where that is no path."""
-    while "%25" in path:
-        try:
-            path = canonical_path(path.replace("%25", "%"))
-        except BadPath as error:
-            return None if "dots" in str(error) or "escaped" in str(error) else path
-    return path
+def _resolved(path: str) -> str | None:
+    """What a server makes of it that resolves escapes until there are none; ``None`` where that is no path."""
+    for _ in range(_MOST_LAYERS):
+        before, path = path, unquote(path)
+        if before == path:
+            segments = path.replace("\\", "/").split("/")
+            return None if any(one.split(";")[0] in (".", "..") for one in segments) else path
+    return None
 
 
 def _parameters(query: str) -> Iterator[str]:

@@ -30,12 +30,11 @@ class Spellings:
     """Of texts that are to be found. ``usable``: whether they can be told from other text."""
 
     def __init__(self, *texts: str) -> None:
-        found = {one for text in texts for one in _spellings(text)}
+        found = {one for text in texts for one in _spellings(text) if one}
         self.usable = bool(texts) and all(len(text) >= SHORTEST_REDACTED for text in texts)
         self._all = tuple(sorted(found, key=lambda one: (-len(one), one)))  # of two at one place the longer
         self._pattern = re.compile(b"|".join(re.escape(one) for one in self._all))
-        fence = next(_FENCES[at : at + 1] for at in range(len(_FENCES)) if not any(_FENCES[at] in one for one in found))
-        self._instead = fence + b"redacted" + fence
+        self._instead = _instead(self._all)
 
     def are_in(self, data: bytes) -> bool:
         return any(one in data for one in self._all)
@@ -59,7 +58,7 @@ class Spellings:
         return b"".join((*done, data[at:end])), data[end:]
 
     def _undecided(self, data: bytes, at: int) -> int:
-        return min(_begins(one, data, at) for one in self._all)
+        return min((_begins(one, data, at) for one in self._all), default=len(data))
 
 
 class Stream:
@@ -107,6 +106,12 @@ class Cleaned:
         close = getattr(self._body, "aclose", None)
         if close is not None:
             await close()
+
+
+def _instead(spellings: tuple[bytes, ...]) -> bytes:
+    fences = (_FENCES[at : at + 1] for at in range(len(_FENCES)))
+    fence = next((one for one in fences if not any(one in spelling for spelling in spellings)), b"\t")
+    return fence * 2 if any(one in b"redacted" for one in spellings) else fence + b"redacted" + fence
 
 
 def _begins(spelling: bytes, data: bytes, at: int) -> int:
