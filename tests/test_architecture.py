@@ -121,7 +121,10 @@ ZONES = {
         "network egress.http.messages egress.verdict", "pure: what a rule says of a request"
     ),
     "egress.services.credentials": Zone("network egress.http.messages", "pure: a request with its secret"),
-    "egress.services.redaction": Zone("network egress.http.messages", "pure: answers without it"),
+    "egress.services.spelling": Zone("", "pure: how servers spell a text"),
+    "egress.services.redaction": Zone(
+        "network egress.http.messages egress.services.spelling", "pure: answers without it"
+    ),
     "egress.services.requests": Zone(
         "network egress.http.messages egress.services.credentials egress.services.judgement egress.services.redaction "
         "egress.terms egress.verdict",

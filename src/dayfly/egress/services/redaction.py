@@ -7,14 +7,11 @@ What cannot be found: what a server encrypts, compresses inside of a body, rever
 
 from __future__ import annotations
 
-import html
-import json
 import re
-from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Iterator
-from urllib.parse import quote, quote_plus
+from itertools import chain
 
 from dayfly.egress.http.messages import Body
+from dayfly.egress.services.spelling import Form, amid, forms_of, pattern
 from dayfly.network import SHORTEST_REDACTED
 
 __all__ = ["Cleaned", "Spellings", "Stream"]
@@ -23,25 +20,26 @@ _FENCES = b"*#~|^!_-.\t"
 """Of which one stands around what is put in the place of a secret: one that is in none of its spellings, so that no
 spelling can come about there. A tab is in no value."""
 
-_GLANCE = 16  # bytes that are compared first: a long secret costs no more than a short one
-
 
 class Spellings:
     """Of texts that are to be found. ``usable``: whether they can be told from other text."""
 
     def __init__(self, *texts: str) -> None:
-        found = {one for text in texts for one in _spellings(text) if one}
         self.usable = bool(texts) and all(len(text) >= SHORTEST_REDACTED for text in texts)
-        self._all = tuple(sorted(found, key=lambda one: (-len(one), one)))  # of two at one place the longer
-        self._pattern = re.compile(b"|".join(re.escape(one) for one in self._all))
-        self._instead = _instead(self._all)
+        self._texts = tuple(text for text in texts if text)
+        forms = [form for text in self._texts for form in forms_of(text)]
+        self._forms = tuple((form, _first(form), sum(len(place[0]) for place in form) - 1) for form in forms)
+        self._pattern = re.compile(b"|".join(map(pattern, forms)) or b"(?!)")
+        self._alone = tuple(re.compile(pattern(form)) for form in forms)
+        self._instead = _instead(tuple(chain.from_iterable(place for form in forms for place in form)))
 
     def are_in(self, data: bytes) -> bool:
-        return any(one in data for one in self._all)
+        """Each is looked for by what it begins with; of all at once that is not known."""
+        return any(one.search(data) for one in self._alone)
 
     def are_in_name(self, name: str) -> bool:
-        """Whether a header's name, which is in small letters, has one."""
-        return any(one.lower() in name.encode("latin-1").lower() for one in self._all)
+        """Whether a header's name, which is in small letters, has one as it is."""
+        return any(one.lower() in name for one in self._texts)
 
     def cleaned(self, data: bytes) -> bytes:
         """Of a text that is whole."""
@@ -58,7 +56,7 @@ class Spellings:
         return b"".join((*done, data[at:end])), data[end:]
 
     def _undecided(self, data: bytes, at: int) -> int:
-        return min((_begins(one, data, at) for one in self._all), default=len(data))
+        return min((_begins(*one, data, at) for one in self._forms), default=len(data))
 
 
 class Stream:
@@ -111,57 +109,16 @@ class Cleaned:
 def _instead(spellings: tuple[bytes, ...]) -> bytes:
     fences = (_FENCES[at : at + 1] for at in range(len(_FENCES)))
     fence = next((one for one in fences if not any(one in spelling for spelling in spellings)), b"\t")
-    return fence * 2 if any(one in b"redacted" for one in spellings) else fence + b"redacted" + fence
+    return fence * 2 if b"redacted" in spellings else fence + b"redacted" + fence
 
 
-def _begins(spelling: bytes, data: bytes, at: int) -> int:
-    """The first place, from ``at`` on, where ``data`` ends amid the spelling; its end where there is none."""
-    place = max(at, len(data) - len(spelling) + 1)
-    while (place := data.find(spelling[:1], place)) >= 0:
-        if spelling.startswith(data[place : place + _GLANCE]) and spelling.startswith(data[place:]):
-            return place
-        place += 1
-    return len(data)
+def _first(form: Form) -> re.Pattern[bytes]:
+    """What spellings begin with."""
+    return re.compile(b"|".join({re.escape(spelling[:1]) for spelling in form[0]}))
 
 
-def _spellings(text: str) -> Iterator[bytes]:
-    for one in (text, *_percent(text), *_json(text), *_html(text)):
-        yield one.encode()
-    raw = text.encode()
-    yield from (raw.hex().encode(), raw.hex().upper().encode())
-    yield from _base64(raw)
-
-
-def _percent(text: str) -> Iterator[str]:
-    for safe in ("", "/", "!'()*", "!$&'()*+,;=:@", "!$&'()*+,;=:@/"):  # the last two: as in paths
-        for one in (quote(text, safe=safe), quote_plus(text, safe=safe)):
-            yield one
-            yield re.sub(r"%[0-9A-F]{2}", lambda escape: escape[0].lower(), one)
-
-
-def _json(text: str) -> Iterator[str]:
-    for ascii_only in (True, False):
-        plain = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
-        for one in (plain, re.sub("[<>&']", lambda mark: f"\\u{ord(mark[0]):04x}", plain)):  # for inside of a page
-            for escaped in (one, one.replace("/", "\\/")):
-                yield escaped
-                yield re.sub(r"\\u[0-9a-f]{4}", lambda escape: "\\u" + escape[0][2:].upper(), escaped)
-
-
-def _html(text: str) -> Iterator[str]:
-    plain = html.escape(text, quote=False)
-    for quotes in (("", ""), ("&quot;", "&#x27;"), ("&quot;", "&#39;"), ("&#34;", "&#39;"), ("&quot;", "&#039;")):
-        one = plain.replace('"', quotes[0] or '"').replace("'", quotes[1] or "'")
-        yield one
-        yield one.replace("+", "&#43;")
-
-
-def _base64(raw: bytes) -> Iterator[bytes]:
-    """Whole, and amid something longer: there its first and last letter belong to the neighbours, too."""
-    for encode in (b64encode, urlsafe_b64encode):
-        whole = encode(raw)
-        yield whole
-        yield whole.rstrip(b"=")
-        for before in range(3):
-            text = encode(bytes(before) + raw)
-            yield text[-(-before * 8 // 6) : (before + len(raw)) * 8 // 6]
+def _begins(form: Form, first: re.Pattern[bytes], most: int, data: bytes, at: int) -> int:
+    """The first place, from ``at`` on, where ``data`` ends amid a spelling, which has ``most`` bytes more than one at most; its end
+    where there is none."""
+    places = (match.start() for match in first.finditer(data, max(at, len(data) - most)))
+    return next((place for place in places if amid(form, data[place:])), len(data))
