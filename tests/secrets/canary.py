@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import base64
 import traceback
+from urllib.parse import quote
 
 CANARY = "sk-canary/9f3+a7b2=c4e1&d6f8"
-SPELLINGS = (CANARY, CANARY[3:18], base64.b64encode(CANARY.encode()).decode().rstrip("="), repr(CANARY)[1:-1])
+SPELLINGS = (
+    CANARY,
+    CANARY[3:18],
+    quote(CANARY, safe=""),
+    base64.b64encode(CANARY.encode()).decode().rstrip("="),
+    repr(CANARY)[1:-1],
+)
 
 
 def seen_in(text: str) -> bool:
