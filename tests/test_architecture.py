@@ -52,6 +52,10 @@ ZONES = {
     "denial": Zone("", "a noun"),
     "spec": Zone("errors limits policy denial", "a noun"),
     "paths": Zone("errors", "where things are kept on this machine"),
+    "secrets": Zone(
+        "errors limits names network paths", "values by name, for the gateway only", third_party="pydantic"
+    ),
+    "secrets.ring_child": Zone("", "asks the keyring, and can be killed", third_party="keyring"),
     # the protocol, and what runs inside
     "wire": Zone("", "both sides share it: standard library, no I/O"),
     "agent": Zone("wire", "runs INSIDE: nothing of the host may be shipped with it", lazily="agent.kernels.ipython"),
@@ -113,6 +117,20 @@ ZONES = {
         third_party="h11",
     ),
     "egress.services": Zone("", "only a package: each of its parts has a line of its own"),
+    "egress.services.judgement": Zone(
+        "network egress.http.messages egress.verdict", "pure: what a rule says of a request"
+    ),
+    "egress.services.credentials": Zone("network egress.http.messages", "pure: a request with its secret"),
+    "egress.services.spelling": Zone("", "pure: how servers spell a text"),
+    "egress.services.redaction": Zone(
+        "network egress.http.messages egress.services.spelling", "pure: answers without it"
+    ),
+    "egress.services.requests": Zone(
+        "network egress.http.messages egress.services.credentials egress.services.judgement egress.services.redaction "
+        "egress.terms egress.verdict",
+        "serves host rules",
+        third_party="pydantic",
+    ),
     "egress.services.choice": Zone(
         "network egress.http.messages egress.services egress.terms egress.verdict", "which service a rule has"
     ),

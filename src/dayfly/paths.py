@@ -41,6 +41,11 @@ class Paths:
         return self.data / "cache"
 
     @property
+    def secrets(self) -> Path:
+        """What rules of the network name and nothing inside has: for this user only."""
+        return self.data / "secrets"
+
+    @property
     def cells(self) -> Path:
         """Writable layers of live cells: on disk, since what a sandbox writes must not count as memory."""
         return self.data / "cells"

@@ -13,6 +13,7 @@ from dayfly.cli.journal import backup, journal, logs, ps
 from dayfly.cli.keys import keys
 from dayfly.cli.remote import pause, resume, stop, templates, usage
 from dayfly.cli.run import run
+from dayfly.cli.secrets import secrets
 from dayfly.cli.serve import serve
 from dayfly.cli.setup import setup
 from dayfly.cli.shell import shell
@@ -34,6 +35,7 @@ app.command()(doctor)
 app.add_typer(images, name="images")
 app.command()(serve)
 app.add_typer(keys, name="keys")
+app.add_typer(secrets, name="secrets")
 app.add_typer(journal, name="journal")
 app.command()(ps)
 app.command()(logs)

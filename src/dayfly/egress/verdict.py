@@ -23,6 +23,7 @@ CODES = frozenset(
         "object_not_listed",  # another operation, bucket or key
         "package_not_listed",  # another package, or a file of one that may not be had
         "no_secret",  # the rule's secret is not there, or not for this host
+        "cannot_redact",  # the rule's secret is to be taken out of answers, and this one cannot be read
         "byte_cap",  # the rule's ``max_bytes`` are used up
         "gateway_gone",
     }

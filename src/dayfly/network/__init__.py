@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dayfly.network.advice import Caution, lint
 from dayfly.network.grant import Grant, Place
-from dayfly.network.inject import Inject
+from dayfly.network.inject import SHORTEST_REDACTED, Inject, secret_name
 from dayfly.network.listing import MOST_RULES, AnyRule, Grants, Network, parse_network
 from dayfly.network.objects import Objects, ObjectsRule
 from dayfly.network.packages import Packages, PackagesRule
@@ -15,6 +15,7 @@ __all__ = [
     "MOST_PORTS",
     "MOST_RULES",
     "PRIVATE_RANGES",
+    "SHORTEST_REDACTED",
     "AnyRule",
     "Caution",
     "Grant",
@@ -32,5 +33,6 @@ __all__ = [
     "lint",
     "parse_network",
     "private_range",
+    "secret_name",
     "within",
 ]

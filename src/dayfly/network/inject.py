@@ -9,7 +9,10 @@ from pydantic import field_validator, model_validator
 
 from dayfly.limits import Checked, Unfit
 
-__all__ = ["Inject", "secret_name"]
+__all__ = ["SHORTEST_REDACTED", "Inject", "secret_name"]
+
+SHORTEST_REDACTED = 8
+"""Characters of a value that is taken out of answers: what is shorter comes about by chance."""
 
 _SECRET = re.compile(r"[a-z0-9](?:[a-z0-9_.-]{0,62}[a-z0-9])?")
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")

@@ -103,7 +103,10 @@ class Configuration(Checked):
     """0 takes a free one."""
 
     data: Path | None = None
-    """Keys, journal and images; ``None``: this user's data directory."""
+    """Keys, journal, secrets and images; ``None``: this user's data directory."""
+
+    secrets: Path | None = None
+    """The directory of secrets that rules name; ``None``: the one in the data directory."""
 
     tls: Tls | None = None
 

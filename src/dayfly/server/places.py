@@ -17,11 +17,15 @@ class Places:
 
     paths: Paths
 
+    secrets: Path
+    """What rules of the network name. No part of a backup."""
+
     @classmethod
     def of(cls, configuration: Configuration) -> Places:
         """Makes the directory, which only this user can enter. Raises ``HostError``."""
         data = configuration.data
-        found = cls(default_paths() if data is None else Paths(data, data / "run"))
+        paths = default_paths() if data is None else Paths(data, data / "run")
+        found = cls(paths, configuration.secrets or paths.secrets)
         make_directory(found.directory, 0o700)
         return found
 

@@ -9,7 +9,7 @@ from pydantic import field_validator
 
 from dayfly.errors import PolicyError
 from dayfly.limits import Checked
-from dayfly.network import Grant, Grants, host_pattern, private_range, within
+from dayfly.network import Grant, Grants, host_pattern, private_range, secret_name, within
 
 __all__ = ["Reach"]
 
@@ -37,6 +37,11 @@ class Reach(Checked):
     @classmethod
     def _one_spelling(cls, names: frozenset[str]) -> frozenset[str]:
         return frozenset(name if name == ANY else host_pattern(name) for name in names)
+
+    @field_validator("secrets")
+    @classmethod
+    def _names_of_secrets(cls, names: frozenset[str]) -> frozenset[str]:
+        return frozenset(secret_name(name) for name in names)
 
     @field_validator("private", mode="before")
     @classmethod

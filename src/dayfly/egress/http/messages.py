@@ -42,8 +42,8 @@ class Request:
 
     method: str
     path: str
-    query: str = ""
-    headers: Headers = ()
+    query: str = field(default="", repr=False)  # a secret may be in it, and in a header
+    headers: Headers = field(default=(), repr=False)
     body: Body = field(default_factory=nothing)
     length: int | None = 0
 
@@ -57,7 +57,7 @@ class Response:
     """``rule``: the index of the one that allowed the request; ``secret``: the name of the one that was used for it."""
 
     status: int
-    headers: Headers = ()
+    headers: Headers = field(default=(), repr=False)  # a server may have sent the secret back
     body: Body = field(default_factory=nothing)
     length: int | None = 0
     rule: int | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dayfly.egress.http.messages import Service
+from dayfly.egress.services.requests import HostRequests
 from dayfly.egress.terms import Terms
 from dayfly.egress.verdict import Allowed
 
@@ -11,4 +12,4 @@ __all__ = ["service_of"]
 
 def service_of(allowed: Allowed, terms: Terms) -> Service:
     """For a rule that has one."""
-    raise NotImplementedError(allowed, terms)
+    return HostRequests.of(terms, allowed.rule, allowed.host, allowed.port)
