@@ -47,7 +47,7 @@ ZONES = {
     "hosts": Zone("errors", "a rule for nouns", third_party="idna"),
     "shared_hosts": Zone("", "what is known of hosts, for nouns", third_party="publicsuffixlist"),
     "urls": Zone("", "a rule for nouns"),
-    "network": Zone("errors limits hosts urls shared_hosts", "a noun", third_party="pydantic"),
+    "network": Zone("errors limits hosts urls shared_hosts", "a noun", third_party="pydantic packaging"),
     "policy": Zone("errors limits network", "a noun", third_party="pydantic"),
     "denial": Zone("", "a noun"),
     "spec": Zone("errors limits policy denial", "a noun"),

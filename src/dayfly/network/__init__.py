@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dayfly.network.advice import Caution, lint
+from dayfly.network.environment import environment_for, environment_of_change
 from dayfly.network.grant import Grant, Place
 from dayfly.network.inject import Inject
 from dayfly.network.listing import MOST_RULES, AnyRule, Grants, Network, parse_network
@@ -28,6 +29,8 @@ __all__ = [
     "Place",
     "Protocol",
     "Rule",
+    "environment_for",
+    "environment_of_change",
     "host_pattern",
     "lint",
     "parse_network",
