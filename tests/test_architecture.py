@@ -116,6 +116,11 @@ ZONES = {
     "egress.services.choice": Zone(
         "network egress.http.messages egress.services egress.terms egress.verdict", "which service a rule has"
     ),
+    "egress.services.packages": Zone(
+        "limits hosts urls network egress.dialling egress.http.messages egress.terms egress.verdict",
+        "answers requests for packages",
+        third_party="packaging",
+    ),
     "egress.served": Zone(
         f"egress.http egress.services.choice egress.verdict {GATEWAY_PARTS}", "a connection that is answered here"
     ),

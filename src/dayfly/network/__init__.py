@@ -8,13 +8,14 @@ from dayfly.network.grant import Grant, Place
 from dayfly.network.inject import Inject
 from dayfly.network.listing import MOST_RULES, AnyRule, Grants, Network, parse_network
 from dayfly.network.objects import Objects, ObjectsRule
-from dayfly.network.packages import Packages, PackagesRule
+from dayfly.network.packages import PACKAGES_HOST, Packages, PackagesRule
 from dayfly.network.ranges import PRIVATE_RANGES, private_range, within
 from dayfly.network.rule import MOST_PORTS, Protocol, Rule, host_pattern
 
 __all__ = [
     "MOST_PORTS",
     "MOST_RULES",
+    "PACKAGES_HOST",
     "PRIVATE_RANGES",
     "AnyRule",
     "Caution",

@@ -98,9 +98,15 @@ def python_entry(text: str) -> PythonEntry:
     """From a line of a requirements file: without extras, markers and URLs. Raises ``Unfit``."""
     words = text.split() if len(text) <= LONGEST_ENTRY else []
     hashes = [one for one in words if one.startswith("--hash=")]
-    match = _PYTHON.fullmatch(" ".join(words[: len(words) - len(hashes)])) if hashes == words[len(words) - len(hashes) :] else None
+    match = (
+        _PYTHON.fullmatch(" ".join(words[: len(words) - len(hashes)]))
+        if hashes == words[len(words) - len(hashes) :]
+        else None
+    )
     if match is None:
-        raise Unfit(f"not a Python package with versions: {text!a:.80}", f"{_HOW_PYTHON}, without extras, markers or URLs")
+        raise Unfit(
+            f"not a Python package with versions: {text!a:.80}", f"{_HOW_PYTHON}, without extras, markers or URLs"
+        )
     name = python_name(match["name"])
     digests = frozenset(one.removeprefix("--hash=").lower() for one in hashes)
     for one in digests:
@@ -137,7 +143,7 @@ def node_entry(text: str) -> NodeEntry:
 def _is_integrity(text: str) -> bool:
     kind, _, digest = text.partition("-")
     try:
-        return len(b64decode(digest, validate=True)) == _SIZES[kind]
+        return len(b64decode(digest, validate=True)) == _SIZES.get(kind)
     except ValueError:
         return False
 

@@ -58,11 +58,15 @@ def _listed(entries: object, spelt: Callable[[str], str]) -> tuple[str, ...]:
     if not isinstance(entries, (list, tuple)) or len(entries) > MOST_PACKAGES:
         raise Unfit(f"not a list of at most {MOST_PACKAGES} packages: {entries!a:.80}", "write it as ['name', ...]")
     if any(isinstance(one, Mapping) for one in entries):
-        raise Unfit("a lock file is read where a policy's file is, by dayfly run --policy and dayfly shell --policy", _LOCK)
+        raise Unfit(
+            "a lock file is read where a policy's file is, by dayfly run --policy and dayfly shell --policy", _LOCK
+        )
     if not all(isinstance(one, str) for one in entries):
         raise Unfit(f"not a list of names: {entries!a:.80}", "write it as ['name', ...]")
     if "*" in entries:
-        raise Unfit("a star stands for no packages", "name each, or have a lock file do it: {lock = 'requirements.txt'}")
+        raise Unfit(
+            "a star stands for no packages", "name each, or have a lock file do it: {lock = 'requirements.txt'}"
+        )
     found = tuple(dict.fromkeys(map(spelt, entries)))
     if sum(map(len, found)) > MOST_TEXT:
         raise Unfit(f"the list has more than {MOST_TEXT} characters", "name packages without hashes, or fewer of them")
