@@ -7,11 +7,14 @@ import http.client
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from dayfly.egress.dialling import Unreachable
-from dayfly.egress.http.messages import Body, Origin, Refused, Request, Response, Service
+from dayfly.egress.http.messages import Body, Origin, Refused, Request, Response, Service, once
+from dayfly.egress.services.packages import node
+from dayfly.network import PACKAGES_HOST
 
 __all__ = ["Loopback", "content", "door"]
 
@@ -50,7 +53,7 @@ async def content(response: Response) -> bytes:
 
 @contextmanager
 def door(make: Any, upstreams: Loopback) -> Iterator[str]:
-    """Where it listens: HOST:PORT. ``make``: a new service for every connection."""
+    """Where it listens, HOST:PORT, which stands for the name that it has inside. ``make``: a new service for every connection."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -64,13 +67,16 @@ def door(make: Any, upstreams: Loopback) -> Iterator[str]:
             headers = tuple((name.lower(), value) for name, value in self.headers.items())
             asyncio.run(self._answer(Request(self.command, path, query, headers)))
 
-        do_HEAD = do_PUT = do_POST = do_DELETE = do_GET
+        do_HEAD = do_PUT = do_POST = do_DELETE = do_GET  # noqa: N815 - http.server's names
 
         async def _answer(self, request: Request) -> None:
             try:
                 response = await self.service.answer(request, upstreams)
             except Refused as refused:
                 response = self.service.refusal(refused.denied, 403)
+            if response.header("content-type") in (node.ABBREVIATED, "application/json"):
+                here = (await content(response)).replace(PACKAGES_HOST.encode(), self.headers["host"].encode())
+                response = replace(response, body=once(here), length=len(here))
             self.send_response(response.status, response.reason or None)
             for name, value in response.headers:
                 self.send_header(name, value)

@@ -26,7 +26,12 @@ OLD, NEW = "2020-01-02T03:04:05.678Z", "2999-01-01T00:00:00Z"
 def wheel(name: str, version: str, requires: tuple[str, ...] = (), code: str = "") -> tuple[str, bytes, bytes]:
     """Its file's name, the file, and its metadata."""
     plain = name.replace("-", "_")
-    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", *(f"Requires-Dist: {one}" for one in requires)]
+    lines = [
+        "Metadata-Version: 2.1",
+        f"Name: {name}",
+        f"Version: {version}",
+        *(f"Requires-Dist: {one}" for one in requires),
+    ]
     metadata = ("\n".join(lines) + "\n").encode()
     info = f"{plain}-{version}.dist-info"
     files = {
@@ -50,7 +55,10 @@ def tarball(name: str, version: str, requires: dict[str, str] | None = None) -> 
     manifest = {"name": name, "version": version, "main": "index.js", "dependencies": requires or {}}
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w:gz") as archive:
-        for file, data in (("package.json", json.dumps(manifest).encode()), ("index.js", f"module.exports = {version!r}\n".encode())):
+        for file, data in (
+            ("package.json", json.dumps(manifest).encode()),
+            ("index.js", f"module.exports = {version!r}\n".encode()),
+        ):
             entry = tarfile.TarInfo(f"package/{file}")
             entry.size = len(data)
             archive.addfile(entry, io.BytesIO(data))
@@ -70,12 +78,16 @@ class Index:
     asked: list[tuple[str, str, str | None]] = field(default_factory=list)
     port: int = 0
 
-    def add(self, name: str, version: str, requires: tuple[str, ...] = (), time: str | None = OLD, **more: Any) -> dict[str, Any]:
+    def add(
+        self, name: str, version: str, requires: tuple[str, ...] = (), time: str | None = OLD, **more: Any
+    ) -> dict[str, Any]:
         """A wheel. Returns what the page says of it, which may be changed."""
         file, content, metadata = wheel(name, version, requires)
         self.files[f"/files/{file}"] = content
         self.files[f"/files/{file}.metadata"] = metadata
-        return self._listed(name, file, content, time, {"core-metadata": {"sha256": hashlib.sha256(metadata).hexdigest()}, **more})
+        return self._listed(
+            name, file, content, time, {"core-metadata": {"sha256": hashlib.sha256(metadata).hexdigest()}, **more}
+        )
 
     def add_source(self, name: str, version: str, time: str | None = OLD) -> dict[str, Any]:
         file, content = f"{name}-{version}.tar.gz", tarball(name, version)
@@ -90,13 +102,19 @@ class Index:
         self.projects.setdefault(name, []).append(told)
         return told
 
-    def add_node(self, name: str, version: str, requires: dict[str, str] | None = None, time: str = OLD) -> dict[str, Any]:
+    def add_node(
+        self, name: str, version: str, requires: dict[str, str] | None = None, time: str = OLD
+    ) -> dict[str, Any]:
         """Returns its manifest, which may be changed."""
         content = tarball(name, version, requires)
         path = f"/{name}/-/{name.rpartition('/')[2]}-{version}.tgz"
         self.files[path] = content
         integrity = "sha512-" + base64.b64encode(hashlib.sha512(content).digest()).decode()
-        dist = {"tarball": f"http://{HOST}:{PORT}{path}", "integrity": integrity, "shasum": hashlib.sha1(content).hexdigest()}
+        dist = {
+            "tarball": f"http://{HOST}:{PORT}{path}",
+            "integrity": integrity,
+            "shasum": hashlib.sha1(content).hexdigest(),
+        }
         document = self.documents.setdefault(name, {"name": name, "dist-tags": {}, "versions": {}, "time": {}})
         manifest = {"name": name, "version": version, "dependencies": requires or {}, "dist": dist}
         document["versions"][version] = manifest
@@ -124,8 +142,14 @@ class Index:
         if self.form == "json":
             page = {"meta": {"api-version": "1.1"}, "name": name, "files": files}
             return 200, {"content-type": "application/vnd.pypi.simple.v1+json"}, json.dumps(page).encode()
-        lines = [f'<a href="{one["url"]}#sha256={one["hashes"].get("sha256")}">{one["filename"]}</a><br>' for one in files]
-        return 200, {"content-type": "text/html; charset=utf-8"}, ("<html><body>" + "\n".join(lines) + "</body></html>").encode()
+        lines = [
+            f'<a href="{one["url"]}#sha256={one["hashes"].get("sha256")}">{one["filename"]}</a><br>' for one in files
+        ]
+        return (
+            200,
+            {"content-type": "text/html; charset=utf-8"},
+            ("<html><body>" + "\n".join(lines) + "</body></html>").encode(),
+        )
 
     @contextmanager
     def running(self) -> Iterator[Index]:
@@ -143,7 +167,7 @@ class Index:
                 self.end_headers()
                 self.wfile.write(body)
 
-            do_HEAD = do_PUT = do_POST = do_GET
+            do_HEAD = do_PUT = do_POST = do_GET  # noqa: N815 - http.server's names
 
             def log_message(self, *_: object) -> None:
                 pass
