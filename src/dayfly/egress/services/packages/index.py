@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 from typing import Literal, cast
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
+from weakref import WeakKeyDictionary
 
 from dayfly.egress.dialling import Unreachable
 from dayfly.egress.http.messages import Body, Headers, Origin, Request, Response, Upstreams
 from dayfly.hosts import BadHost, canonical
 
-__all__ = ["MOST_PAGE", "BadUrl", "Index", "NotThere", "closed"]
+__all__ = ["MOST_PAGE", "BadUrl", "Index", "NotThere", "closed", "joined", "turn"]
 
 MOST_PAGE = 32 * 1024 * 1024
 """Bytes of a list of files, or of an npm package's document. The largest of both are some 20 MiB."""
@@ -26,6 +27,9 @@ PAGE_SECONDS = 60.0
 """For all of one."""
 
 MOST_REDIRECTS = 5
+
+MOST_AT_ONCE = 4
+"""Pages that are read and made into others, of all sandboxes together: each may take some hundred MiB for a moment."""
 
 LONGEST_URL = 4096
 """Characters. Signed ones of object stores have 1,500."""
@@ -90,7 +94,7 @@ class Index:
             if response.status not in (301, 302, 303, 307, 308) or location is None:
                 return url, await _good(response)
             await closed(response.body)
-            url = urljoin(url, location)
+            url = joined(url, location)
         raise Unreachable("The package index redirects without an end.")
 
     def _headers(self, origin: Origin, accept: str) -> Headers:
@@ -111,6 +115,14 @@ class Index:
             raise Unreachable(f"The package index did not answer within {PAGE_SECONDS:.0f} s.") from None
         except (EOFError, OSError):
             raise Unreachable("The package index broke off in the middle of its answer.") from None
+
+
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+
+
+def turn() -> asyncio.Semaphore:
+    """To be held while a page is read and made into another one."""
+    return _turns.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(MOST_AT_ONCE))
 
 
 async def closed(body: Body) -> None:
@@ -143,6 +155,14 @@ async def _whole(body: Body, most: int) -> bytes:
     finally:
         await closed(body)
     return b"".join(found)
+
+
+def joined(base: str, url: str) -> str:
+    """``""`` where it is none: urljoin would take line ends out of it."""
+    try:
+        return urljoin(base, url) if url.isprintable() else ""
+    except ValueError:
+        return ""
 
 
 def _split(url: str) -> SplitResult:

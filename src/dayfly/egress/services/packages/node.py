@@ -14,7 +14,7 @@ from dayfly.egress.dialling import Unreachable
 from dayfly.egress.http.messages import Refused, Upstreams
 from dayfly.egress.services.packages.denying import refused
 from dayfly.egress.services.packages.digests import Digests, digests_of_integrity, matches
-from dayfly.egress.services.packages.index import Index
+from dayfly.egress.services.packages.index import Index, turn
 from dayfly.network import PACKAGES_HOST
 from dayfly.network.entries import NodeEntry, semver
 
@@ -64,8 +64,9 @@ async def document_of(
     ``Unreachable``, ``Refused``, ``NotThere``."""
     name = entries[0].name
     accept = f"{ABBREVIATED}, application/json;q=0.8" if short and newest is None else "application/json"
-    _, _, content = await index.page(upstreams, index.below(name), accept)
-    return await asyncio.to_thread(_document, name, content, entries, newest)
+    async with turn():
+        _, _, content = await index.page(upstreams, index.below(name), accept)
+        return await asyncio.to_thread(_document, name, content, entries, newest)
 
 
 def _document(name: str, content: bytes, entries: tuple[NodeEntry, ...], newest: datetime | None) -> Document:

@@ -6,25 +6,31 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html.parser import HTMLParser
+from itertools import pairwise
 from typing import Any
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
 
 from dayfly.egress.services.packages.digests import Digests, digests_of_simple
+from dayfly.egress.services.packages.index import joined
 
-__all__ = ["JSON", "MOST_FILES", "BadPage", "File", "files_of"]
+__all__ = ["JSON", "MOST_FILES", "MOST_HTML", "BadPage", "File", "files_of"]
 
 JSON = "application/vnd.pypi.simple.v1+json"
 
 MOST_FILES = 50_000
 """Of one project. The largest have 20,000."""
 
-_LONGEST_TAG = 4096
+MOST_HTML = 8 * 1024 * 1024
+"""Bytes. The largest pages of 20,000 files have 5 MiB."""
+
+_LONGEST_TAG = 2048
 """Characters of an HTML tag. What is longer is no link to a file."""
 
 _LONGEST_TEXT = 1024
@@ -61,7 +67,11 @@ def files_of(project: str, url: str, content_type: str, content: bytes) -> tuple
     kind = content_type.partition(";")[0].strip().lower()
     if kind.endswith("json"):
         found = _of_json(url, content)
-    elif kind in ("text/html", "application/vnd.pypi.simple.v1+html", "application/xhtml+xml"):
+    elif len(content) <= MOST_HTML and kind in (
+        "text/html",
+        "application/vnd.pypi.simple.v1+html",
+        "application/xhtml+xml",
+    ):
         found = _of_html(url, content.decode("utf-8", "replace"))
     else:
         raise BadPage
@@ -115,7 +125,7 @@ def _told(url: str, one: Mapping[str, Any]) -> dict[str, Any]:
     size = one.get("size")
     yanked = one.get("yanked", False)
     return {
-        "url": _joined(url, one["url"]),
+        "url": joined(url, one["url"]),
         "digests": digests_of_simple(_pairs(one.get("hashes"))),
         "requires_python": _text(one.get("requires-python")),
         "yanked": None if yanked is False else _text(yanked) or "",
@@ -143,25 +153,31 @@ def _time(text: object) -> datetime | None:
 # --- HTML -------------------------------------------------------------------------------------------------------------
 
 
+class _Read(Exception):
+    """There is nothing more to read."""
+
+
 class _Tag(HTMLParser):
-    """The attributes of one tag. It is given a few thousand characters at most, so whatever it does with them takes no time."""
+    """The attributes of the tag that a text begins with. It is given a few thousand characters and stops behind the tag: what an HTML
+    parser does with a whole hostile page may take quadratic time."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
         self.found: dict[str, str] | None = None
-        self.feed(text)
+        with suppress(_Read, ValueError, AssertionError):
+            self.feed(text)
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        if self.found is None:
-            self.found = {name: value or "" for name, value in attributes}
+        self.found = {name: value or "" for name, value in attributes}
+        raise _Read
 
-    def error(self, message: str) -> None:
-        """An older parser's."""
+    def handle_data(self, data: str) -> None:
+        raise _Read
 
 
 def _of_html(url: str, text: str) -> Iterator[tuple[object, dict[str, Any]]]:
     base = next(_tags(_BASE, text[: 2 * _LONGEST_TAG]), {})
-    url = _joined(url, base.get("href", ""))
+    url = joined(url, base.get("href", ""))
     for number, attributes in enumerate(_tags(_ANCHOR, text)):
         if number >= MOST_FILES:
             return
@@ -171,17 +187,14 @@ def _of_html(url: str, text: str) -> Iterator[tuple[object, dict[str, Any]]]:
 
 def _tags(pattern: re.Pattern[str], text: str) -> Iterator[dict[str, str]]:
     starts = [match.start() for _, match in zip(range(MOST_FILES + 1), pattern.finditer(text), strict=False)]
-    for start, following in zip(starts, [*starts[1:], len(text)], strict=True):
-        try:
-            found = _Tag(text[start : min(following, start + _LONGEST_TAG)]).found
-        except (ValueError, AssertionError):  # what it makes of marked sections
-            continue
+    for start, following in pairwise([*starts, len(text)]):
+        found = _Tag(text[start : min(following, start + _LONGEST_TAG)]).found
         if found is not None:
             yield found
 
 
 def _linked(url: str, attributes: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
-    whole, _, fragment = _joined(url, attributes["href"]).partition("#")
+    whole, _, fragment = joined(url, attributes["href"]).partition("#")
     metadata = attributes.get("data-core-metadata", attributes.get("data-dist-info-metadata"))
     try:
         name = unquote(urlsplit(whole).path.rpartition("/")[2])
@@ -199,10 +212,3 @@ def _linked(url: str, attributes: Mapping[str, str]) -> tuple[str, dict[str, Any
 def _pair(text: str) -> tuple[str, str]:
     kind, _, digits = text.partition("=")
     return kind, digits
-
-
-def _joined(base: str, url: str) -> str:
-    try:
-        return urljoin(base, url)
-    except ValueError:
-        return ""

@@ -16,7 +16,7 @@ from dayfly.egress.dialling import Unreachable
 from dayfly.egress.http.messages import Refused, Upstreams
 from dayfly.egress.services.packages.denying import refused
 from dayfly.egress.services.packages.digests import digests_of_simple, matches
-from dayfly.egress.services.packages.index import Index
+from dayfly.egress.services.packages.index import Index, turn
 from dayfly.egress.services.packages.pages import JSON, BadPage, File, files_of
 from dayfly.network.entries import PythonEntry
 
@@ -50,9 +50,10 @@ async def page_of(
 ) -> Project:
     """``newest``: what was uploaded after it may not be had. Raises ``Unreachable``, ``Refused``, ``NotThere``."""
     name = entries[0].name
-    url, kind, content = await index.page(upstreams, index.below(name, ""), _ASKED)
     try:
-        files = await asyncio.to_thread(files_of, name, url, kind, content)
+        async with turn():
+            url, kind, content = await index.page(upstreams, index.below(name, ""), _ASKED)
+            files = await asyncio.to_thread(files_of, name, url, kind, content)
     except BadPage:
         raise Unreachable(f"The package index answers nothing that lists files of {name}.") from None
     chosen, why = _chosen(files, entries, wheels_only, newest)
