@@ -47,7 +47,7 @@ ZONES = {
     "hosts": Zone("errors", "a rule for nouns", third_party="idna"),
     "shared_hosts": Zone("", "what is known of hosts, for nouns", third_party="publicsuffixlist"),
     "urls": Zone("", "a rule for nouns"),
-    "network": Zone("errors limits hosts urls shared_hosts", "a noun", third_party="pydantic"),
+    "network": Zone("errors limits hosts urls shared_hosts", "a noun", third_party="pydantic packaging"),
     "policy": Zone("errors limits network", "a noun", third_party="pydantic"),
     "denial": Zone("", "a noun"),
     "spec": Zone("errors limits policy denial", "a noun"),
@@ -76,6 +76,8 @@ ZONES = {
     # what a machine needs to have
     "images": Zone("spec limits errors paths", "a sandbox only through the manager", third_party="pydantic packaging"),
     "images.inside": Zone("", "runs INSIDE, once, when an image is built"),
+    "indexes": Zone("errors network images.wheels", "asks this machine's pip and npm"),
+    "locks": Zone("errors", "reads lock files, where a policy is written", third_party="packaging"),
     "runtime": Zone("errors paths images.sources", "finds a runsc"),
     "obtain": Zone("errors limits paths runtime images", "gets a runsc"),
     "doctor": Zone(f"{NOUNS} paths runtime images boundaries.base", "asks boundaries, does not know them"),
@@ -133,6 +135,11 @@ ZONES = {
     ),
     "egress.services.choice": Zone(
         "network egress.http.messages egress.services egress.terms egress.verdict", "which service a rule has"
+    ),
+    "egress.services.packages": Zone(
+        "limits hosts urls network egress.dialling egress.http.messages egress.terms egress.verdict",
+        "answers requests for packages",
+        third_party="packaging",
     ),
     "egress.served": Zone(
         f"egress.http egress.services.choice egress.verdict {GATEWAY_PARTS}", "a connection that is answered here"

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -167,9 +168,11 @@ def _problem(item: dict[str, Any], model: type[BaseModel]) -> tuple[str, str]:
 
 def _holder(model: type[BaseModel], loc: tuple[int | str, ...]) -> type[BaseModel]:
     """The model, at or below ``model``, that the last key of ``loc`` belongs to."""
-    for part in loc[:-1]:
-        field = model.model_fields.get(str(part))
-        model = next(_models(field.annotation), model) if field else model
+    keys = [part for part in loc if isinstance(part, str)]
+    for part, following in pairwise(keys):
+        field = model.model_fields.get(part)
+        below = list(_models(field.annotation)) if field else []
+        model = next((one for one in below if following in one.model_fields), below[0] if below else model)
     return model
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from dayfly.errors import InputError, PolicyError
+from dayfly.locks import expanded
 from dayfly.network import Rule
 from dayfly.policy import Policy, parse_policy
 
@@ -59,7 +60,7 @@ def policy_of(
     allow: list[str] | None = None,
 ) -> Policy:
     """The policy in ``file`` (or the defaults), changed by the options. Raises ``PolicyError`` or ``InputError``."""
-    data = _read(file) if file else {}
+    data = expanded(_read(file), file.parent) if file else {}
     limits = data.setdefault("limits", {})
     if not isinstance(limits, dict):
         raise InputError(f"{file}: limits must be a table", remedy="write [limits], and its keys in the lines below")

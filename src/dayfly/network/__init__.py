@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dayfly.network.advice import Caution, lint
+from dayfly.network.environment import environment_for, environment_of_change
 from dayfly.network.grant import Grant, Place
 from dayfly.network.inject import SHORTEST_REDACTED, Inject, secret_name
 from dayfly.network.listing import MOST_RULES, AnyRule, Grants, Network, parse_network
 from dayfly.network.objects import Objects, ObjectsRule
-from dayfly.network.packages import Packages, PackagesRule
+from dayfly.network.packages import PACKAGES_HOST, Packages, PackagesRule
 from dayfly.network.ranges import PRIVATE_RANGES, private_range, within
 from dayfly.network.rule import MOST_PORTS, Protocol, Rule, host_pattern
 
 __all__ = [
     "MOST_PORTS",
     "MOST_RULES",
+    "PACKAGES_HOST",
     "PRIVATE_RANGES",
     "SHORTEST_REDACTED",
     "AnyRule",
@@ -29,6 +31,8 @@ __all__ = [
     "Place",
     "Protocol",
     "Rule",
+    "environment_for",
+    "environment_of_change",
     "host_pattern",
     "lint",
     "parse_network",

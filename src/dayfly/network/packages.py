@@ -2,29 +2,87 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Literal
 
-from dayfly.limits import Checked
-from dayfly.network.grant import Grant, Place
+from pydantic import Field, field_validator, model_validator
 
-__all__ = ["PACKAGES_HOST", "Packages", "PackagesRule"]
+from dayfly.limits import KIB, Checked, Unfit
+from dayfly.network.entries import node_entry, python_entry
+from dayfly.network.grant import Grant, Place
+from dayfly.network.ranges import private_range
+
+__all__ = ["MOST_PACKAGES", "MOST_TEXT", "PACKAGES_HOST", "Packages", "PackagesRule"]
 
 PACKAGES_HOST = "packages.dayfly.internal"
 """Where the indexes are inside, in plain HTTP: what is spoken there goes no further than to the gateway."""
 
+MOST_PACKAGES = 4000
+"""Entries of one list. Lock files of large web projects have 2,000."""
+
+MOST_TEXT = 512 * KIB
+"""Characters of one list, of which hashes are the most. It is kept with the sandbox and told to the gateway."""
+
 
 class Packages(Checked):
-    """Raises ``PolicyError``."""
+    """Raises ``PolicyError``. Entries are kept in one spelling: ``numpy>=2,<3``, ``ruff==0.9.1 --hash=sha256:...``;
+    ``left-pad``, ``@scope/name@^1.2.3``, ``react@19.0.0 sha512-...``. A name that is there more than once may have any of these."""
 
     python: tuple[str, ...] = ()
     node: tuple[str, ...] = ()
-    min_age: int = 0
-    """Days that a file has been there."""
+
+    min_age: int = Field(0, ge=0, le=3650)
+    """Days that a file has been at the index. A week or two is what it takes for most bad ones to be found."""
+
     wheels_only: bool = True
+    """Of Python packages: nothing that runs code of its own while it is installed."""
+
+    @field_validator("python", mode="before")
+    @classmethod
+    def _of_python(cls, entries: object) -> object:
+        return _listed(entries, lambda one: str(python_entry(one)))
+
+    @field_validator("node", mode="before")
+    @classmethod
+    def _of_node(cls, entries: object) -> object:
+        return _listed(entries, lambda one: str(node_entry(one)))
+
+    @model_validator(mode="after")
+    def _names_some(self) -> Packages:
+        if not self.python and not self.node:
+            raise Unfit("packages names none", "give python = ['name', ...] or node = ['name', ...]")
+        return self
+
+
+def _listed(entries: object, spelt: Callable[[str], str]) -> tuple[str, ...]:
+    if not isinstance(entries, (list, tuple)) or len(entries) > MOST_PACKAGES:
+        raise Unfit(f"not a list of at most {MOST_PACKAGES} packages: {entries!a:.80}", "write it as ['name', ...]")
+    if any(isinstance(one, Mapping) for one in entries):
+        raise Unfit(
+            "a lock file is read where a policy's file is, by dayfly run --policy and dayfly shell --policy", _LOCK
+        )
+    if not all(isinstance(one, str) for one in entries):
+        raise Unfit(f"not a list of names: {entries!a:.80}", "write it as ['name', ...]")
+    if "*" in entries:
+        raise Unfit(
+            "a star stands for no packages", "name each, or have a lock file do it: {lock = 'requirements.txt'}"
+        )
+    found = tuple(dict.fromkeys(map(spelt, entries)))
+    if sum(map(len, found)) > MOST_TEXT:
+        raise Unfit(f"the list has more than {MOST_TEXT} characters", "name packages without hashes, or fewer of them")
+    return found
+
+
+_LOCK = "elsewhere give what is in it: dayfly.locks.python_lock(path) and node_lock(path) return lists of entries"
 
 
 class PackagesRule(Grant):
     packages: Packages
+
+    @field_validator("private", mode="before")
+    @classmethod
+    def _inside_a_private_range(cls, value: object) -> object:
+        return None if value is None else private_range(value)
 
     @property
     def places(self) -> tuple[Place, ...]:
@@ -45,3 +103,23 @@ class PackagesRule(Grant):
     @property
     def service(self) -> Literal["packages"]:
         return "packages"
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """For pip, uv and npm: where the indexes are, and nothing that they would ask there in vain."""
+        python, node = f"http://{PACKAGES_HOST}/python/simple/", f"http://{PACKAGES_HOST}/node/"
+        return {
+            "PIP_INDEX_URL": python,
+            "PIP_TRUSTED_HOST": PACKAGES_HOST,
+            "PIP_NO_INPUT": "1",
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "PIP_RETRIES": "1",
+            "UV_DEFAULT_INDEX": python,
+            "UV_INDEX_URL": python,
+            "UV_HTTP_RETRIES": "1",
+            "npm_config_registry": node,
+            "npm_config_audit": "false",
+            "npm_config_fund": "false",
+            "npm_config_update_notifier": "false",
+            "npm_config_fetch_retries": "1",
+        }

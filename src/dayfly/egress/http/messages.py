@@ -54,7 +54,8 @@ class Request:
 
 @dataclass(frozen=True)
 class Response:
-    """``rule``: the index of the one that allowed the request; ``secret``: the name of the one that was used for it."""
+    """``rule``: the index of the one that allowed the request; ``secret``: the name of the one that was used for it. ``reason``: the
+    phrase after the status, printable ASCII; ``""``: the usual one. It is what some clients show of a refusal."""
 
     status: int
     headers: Headers = field(default=(), repr=False)  # a server may have sent the secret back
@@ -62,6 +63,7 @@ class Response:
     length: int | None = 0
     rule: int | None = None
     secret: str | None = None
+    reason: str = ""
 
     def header(self, name: str) -> str | None:
         return next((value for key, value in self.headers if key == name), None)

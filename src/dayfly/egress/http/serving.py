@@ -27,6 +27,9 @@ MOST_LEFT = 1024 * 1024
 LEFT_SECONDS = 5.0
 """Of a body that nobody wanted: so much is still read, so that the next request can come on this connection."""
 
+MOST_REASON = 1000
+"""Characters after the status."""
+
 
 @dataclass(frozen=True)
 class Answered:
@@ -210,13 +213,14 @@ async def closed(body: Body) -> None:
 
 
 def _head_of(response: Response) -> h11.Response:
-    """The reason phrase is the standard one; lengths are said anew."""
+    """Lengths are said anew."""
     found = [(name, value) for name, value in response.headers if name not in ("content-length", "transfer-encoding")]
     if response.length is not None and response.status not in (204,):
         found.append(("content-length", str(response.length)))
     return h11.Response(
         status_code=response.status,
         headers=[(name.encode("latin-1"), value.encode("latin-1")) for name, value in found],
+        reason=response.reason.encode("ascii", "replace")[:MOST_REASON],
     )
 
 

@@ -1,0 +1,198 @@
+"""The package indexes that this machine is set to: asked from its own pip and npm, whose defaults are theirs to know.
+
+What a sandbox installs comes from there, through the gateway; credentials stay with the gateway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+import subprocess
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from dayfly.errors import HostError, PolicyError
+from dayfly.images.wheels import pip_command
+from dayfly.network import Grants, PackagesRule
+
+__all__ = ["SECONDS", "MachineIndexes", "package_indexes"]
+
+Kind = Literal["python", "node"]
+
+SECONDS = 20.0
+"""For one answer of pip or npm: both start in a second or two on a slow machine, and one that hangs is not waited for."""
+
+_MOST_BYTES = 65_536
+"""Of an npmrc: they have a few lines."""
+
+_SETTING = re.compile(r"^(?P<section>[^.\s]+)\.(?P<key>[a-z-]+)='(?P<value>[^'\n]*)'$", re.MULTILINE)
+_DEFAULT = re.compile(r"--index-url\s+<url>\s[^\n]*?\(default:?\s+(?P<url>[^\s)]+)\)")
+_NPM_LINE = re.compile(r"^\s*(?P<key>[^\s=;#]+)\s*=\s*[\"']?(?P<value>[^\"'\n]*?)[\"']?\s*$", re.MULTILINE)
+_VARIABLE = re.compile(r"\$\{(\w{1,100})\}")
+
+
+def package_indexes(environment: Mapping[str, str] | None = None) -> dict[Kind, str]:
+    """URLs with what credentials they have, as ``user:password@``, or ``:token@`` for a bearer. What cannot be told is left out.
+
+    ``environment`` defaults to ``os.environ``. It takes a second or three, and at most three times ``SECONDS``. Never raises.
+    """
+    env = dict(os.environ if environment is None else environment)
+    found: dict[Kind, str] = {}
+    if python := _python(env):
+        found["python"] = python
+    if node := _node(env):
+        found["node"] = node
+    return found
+
+
+class MachineIndexes:
+    """What rules need of them. The machine is asked when a rule first names packages, and not again. On one loop."""
+
+    def __init__(self, ask: Callable[[], dict[Kind, str]] = package_indexes) -> None:
+        self._ask = ask
+        self._asking: asyncio.Future[dict[Kind, str]] | None = None
+
+    async def of(self, rules: Grants) -> dict[Kind, str]:
+        """Raises ``PolicyError`` where this machine has none of a kind that a rule names packages of."""
+        named = [rule.packages for rule in rules if isinstance(rule, PackagesRule)]
+        needed: list[Kind] = [kind for kind in _KINDS if any(getattr(one, kind) for one in named)]
+        if not needed:
+            return {}
+        if self._asking is None:
+            self._asking = asyncio.ensure_future(asyncio.to_thread(self._ask))
+        found = await asyncio.shield(self._asking)
+        for kind in needed:
+            if kind not in found:
+                raise PolicyError(
+                    f"packages.{kind}: this machine is set to no index of such packages", remedy=_HOW[kind]
+                )
+        return {kind: found[kind] for kind in needed}
+
+
+_KINDS: tuple[Kind, ...] = ("python", "node")
+_HOW: dict[Kind, str] = {
+    "python": "pip config set global.index-url URL, for the user that runs dayfly, and start it anew",
+    "node": "npm config set registry URL, for the user that runs dayfly, and start it anew",
+}
+
+
+# --- pip --------------------------------------------------------------------------------------------------------------
+
+
+def _python(env: Mapping[str, str]) -> str | None:
+    try:
+        pip = pip_command()
+    except (HostError, OSError):
+        return None
+    settings = _output([*pip, "config", "list"], env)
+    if settings is None:
+        return None
+    told = {(match["section"], match["key"]): match["value"] for match in _SETTING.finditer(settings)}
+    if _setting(told, "no-index") not in (None, "0", "false", "False", "no", "off"):
+        return None
+    return _setting(told, "index-url") or _default(_output([*pip, "install", "--help"], {**env, "COLUMNS": "2000"}))
+
+
+def _setting(told: Mapping[tuple[str, str], str], key: str) -> str | None:
+    """The environment goes before what is said of ``pip install``, and that before what is said of pip."""
+    return next((told[where, key] for where in (":env:", "install", "global") if told.get((where, key))), None)
+
+
+def _default(help_text: str | None) -> str | None:
+    match = _DEFAULT.search(help_text or "")
+    return match["url"] if match else None
+
+
+# --- npm --------------------------------------------------------------------------------------------------------------
+
+
+def _node(env: Mapping[str, str]) -> str | None:
+    settings = dict(_npm_settings(env))
+    npm = shutil.which("npm", path=env.get("PATH"))
+    told = (_output([npm, "config", "get", "registry"], env) or "") if npm else ""
+    url = told.strip() or env.get("npm_config_registry") or env.get("NPM_CONFIG_REGISTRY") or settings.get("registry")
+    return _with_credentials(url, settings) if url and url.startswith(("https://", "http://")) else None
+
+
+def _npm_settings(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The machine's, and the user's after it."""
+    user = Path(
+        env.get("NPM_CONFIG_USERCONFIG") or env.get("npm_config_userconfig") or Path(env.get("HOME") or "/") / ".npmrc"
+    )
+    for file in (Path(env.get("NPM_CONFIG_GLOBALCONFIG") or "/etc/npmrc"), user):
+        for match in _NPM_LINE.finditer(_text(file)):
+            yield match["key"], _VARIABLE.sub(lambda one: env.get(one[1], ""), match["value"])
+
+
+def _with_credentials(url: str, settings: Mapping[str, str]) -> str:
+    """npm keeps them under the registry's URL without its scheme, or one that it is below."""
+    parts = urlsplit(url)
+    if "@" in parts.netloc:
+        return url
+    path = parts.path if parts.path.endswith("/") else parts.path + "/"
+    while True:
+        nerf = f"//{parts.netloc}{path}"
+        if userinfo := _userinfo(nerf, settings):
+            return urlunsplit((parts.scheme, f"{userinfo}@{parts.netloc}", parts.path, "", ""))
+        if path == "/":
+            return url
+        path = path.rstrip("/").rpartition("/")[0] + "/"
+
+
+def _userinfo(nerf: str, settings: Mapping[str, str]) -> str | None:
+    if token := settings.get(f"{nerf}:_authToken"):
+        return ":" + quote(token, safe="")
+    pair = _decoded(settings.get(f"{nerf}:_auth", ""))
+    if not pair and f"{nerf}:username" in settings:
+        pair = f"{settings[f'{nerf}:username']}:{_decoded(settings.get(f'{nerf}:_password', ''))}"
+    user, _, password = pair.partition(":")
+    return f"{quote(user, safe='')}:{quote(password, safe='')}" if user else None
+
+
+def _decoded(text: str) -> str:
+    try:
+        return b64decode(text, validate=True).decode()
+    except ValueError:
+        return ""
+
+
+# --- this machine -----------------------------------------------------------------------------------------------------
+
+
+def _text(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            return opened.read(_MOST_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _output(argv: Sequence[str], env: Mapping[str, str], seconds: float = SECONDS) -> str | None:
+    """What a program prints; ``None``: it failed, or was not done in time. It and what it has started are gone then. In ``/``,
+    so that no project's own settings count."""
+    try:
+        child = subprocess.Popen(
+            argv, env=dict(env), cwd="/", start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+    except OSError:
+        return None
+    try:
+        said, _ = child.communicate(timeout=seconds)
+        return said.decode(errors="replace") if child.returncode == 0 else None
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        if child.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+        if child.stdout is not None:
+            child.stdout.close()
