@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network
 from typing import Literal
 
@@ -58,3 +59,8 @@ class Grant(Checked):
     def secrets(self) -> frozenset[str]:
         """Names of what the gateway has to be told for it."""
         return frozenset()
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Variables that clients inside need for it."""
+        return {}
