@@ -64,8 +64,3 @@ class Grant(Checked):
     def secrets(self) -> frozenset[str]:
         """Names of what the gateway has to be told for it."""
         return frozenset()
-
-    @property
-    def environment(self) -> Mapping[str, str]:
-        """Variables that everything inside is given because of it."""
-        return {}
