@@ -142,6 +142,8 @@ def _tenants(configuration: Configuration, places: Places, boundary: GvisorBound
     from dayfly.images import Store
     from dayfly.manager import Admission, Allowance, Capacity, Manager, Shelf, Template, Tenants
     from dayfly.manager.admission import available_memory
+    from dayfly.manager.means import MachineMeans
+    from dayfly.manager.outlet import Outlet
     from dayfly.server.paused import PausedRecords
 
     machine = configuration.machine
@@ -163,6 +165,7 @@ def _tenants(configuration: Configuration, places: Places, boundary: GvisorBound
         snapshots=places.paths.data / "snapshots",
         shelf=Shelf(places.paused, lasting=True, most=configuration.pausing.most),
         records=PausedRecords(places.state, places.paused),
+        outlet=Outlet(means=MachineMeans.at(places.secrets)),
     )
     for name, entry in configuration.templates.items():
         manager.keep(Template(name, entry.policy, entry.spares, entry.spare_seconds, entry.preload))

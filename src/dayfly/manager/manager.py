@@ -365,6 +365,7 @@ def embedded() -> Manager:
     from dayfly.agent_bundle import agent_for
     from dayfly.boundaries.gvisor import GvisorBoundary
     from dayfly.images import Store
+    from dayfly.manager.means import MachineMeans
     from dayfly.paths import default_paths
 
     paths = default_paths()
@@ -374,6 +375,7 @@ def embedded() -> Manager:
         lambda image: agent_for(image, paths.data / "agents"),
         snapshots=paths.data / "snapshots",
         shelf=Shelf(paths.data / "paused", lasting=False),
+        outlet=Outlet(means=MachineMeans.at(paths.secrets)),
     )
 
 

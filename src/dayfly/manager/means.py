@@ -1,0 +1,38 @@
+"""What rules need beside themselves, on this machine: its store of secrets, and its package indexes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Literal
+
+from dayfly.indexes import MachineIndexes
+from dayfly.manager.paused import Owner
+from dayfly.network import Grants
+from dayfly.secrets import Identity, Vault
+
+__all__ = ["MachineMeans"]
+
+
+class MachineMeans:
+    """The ``Means`` of an ``Outlet``. On one loop."""
+
+    def __init__(self, vault: Vault, indexes: MachineIndexes) -> None:
+        self._vault = vault
+        self._indexes = indexes
+
+    @classmethod
+    def at(cls, secrets: Path) -> MachineMeans:
+        """``secrets``: the directory of the store, which need not be there."""
+        return cls(Vault.at(secrets), MachineIndexes())
+
+    async def secrets(self, rules: Grants, owner: Owner) -> dict[str, str]:
+        """See ``Means.secrets``."""
+        if not any(rule.secrets for rule in rules):
+            return {}
+        identity = Identity(owner.tenant, owner.conversation or "")
+        return (await asyncio.to_thread(self._vault.resolve, rules, identity)).whole()
+
+    async def indexes(self, rules: Grants) -> dict[Literal["python", "node"], str]:
+        """See ``Means.indexes``."""
+        return await self._indexes.of(rules)
