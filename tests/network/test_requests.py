@@ -171,7 +171,7 @@ async def test_every_use_is_written_down(keeping: House, world: World) -> None:
 async def test_without_the_secret_there_is_no_sandbox_with_that_rule(earth: World, tmp_path: Path) -> None:
     async with earth.house(means=Means(tmp_path, host="other.example.com")) as house:
         with pytest.raises(PolicyError, match=r"the secret crm is not for api\.example\.com"):
-            await house.sandbox(API).start()
+            await house.sandbox(API).__aenter__()
 
 
 async def test_other_rules_on_a_live_sandbox(keeping: House, world: World) -> None:
