@@ -17,6 +17,7 @@ from dayfly.agent.kernels.execution import Execution
 from dayfly.agent.kernels.kernel import Kernel, Owner
 from dayfly.agent.kernels.meter import Meter
 from dayfly.agent.kernels.stop import ANSWER_SECONDS, JUST_BORN
+from dayfly.agent.lent import NOTHING
 from dayfly.agent.loop import Timer
 
 KERNEL = 1 << 29  # the pid of nobody, should a test signal it all the same
@@ -300,7 +301,7 @@ class Listener(Owner):
 
 
 def test_a_process_that_keeps_filling_a_dead_kernels_socket_is_not_listened_to() -> None:
-    supervisor: Any = SimpleNamespace(loop=FakeLoop(), environment={}, null=-1)
+    supervisor: Any = SimpleNamespace(loop=FakeLoop(), environment={}, lent=NOTHING, null=-1)
     codec, owner = Refilled(), Listener()
     kernel = Kernel(supervisor, 1, codec, owner)
     kernel.start()
