@@ -25,7 +25,7 @@ $(VENV)/.dayfly: pyproject.toml tools/venv.sh
 $(VENV)/.developer: $(VENV)/.dayfly
 	@echo "installing the tools for developers into $(VENV)"
 	@$(PIP) install --upgrade 'pip>=25.1'
-	@$(PIP) install --editable '.[server,client,keyring]' --group test --group check
+	@$(PIP) install --editable '.[server,client,keyring,objects]' --group test --group check
 	@touch $@
 
 test: $(VENV)/.developer

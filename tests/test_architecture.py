@@ -133,6 +133,9 @@ ZONES = {
         "serves host rules",
         third_party="pydantic",
     ),
+    "egress.services.objects": Zone(
+        "network egress.http.messages egress.terms egress.verdict", "a service", third_party="botocore"
+    ),
     "egress.services.choice": Zone(
         "network egress.http.messages egress.services egress.terms egress.verdict", "which service a rule has"
     ),
@@ -151,7 +154,9 @@ ZONES = {
     "egress.gateway": Zone(
         f"errors limits egress.packets egress.passage egress.terms {GATEWAY_PARTS}", "hears the manager"
     ),
-    "egress.__main__": Zone("hosts egress.certificates egress.confine egress.gateway", "python -m dayfly.egress"),
+    "egress.__main__": Zone(
+        "hosts egress.certificates egress.confine egress.gateway egress.services.objects.signing", "python -m dayfly.egress"
+    ),
     # the manager's side of it
     "egress.process": Zone("boundaries.forks boundaries.processes boundaries.stderr egress.packets", "starts it"),
     "egress.tunnel": Zone("boundaries.forks boundaries.pipes egress.verdict", "a connection, as bytes"),

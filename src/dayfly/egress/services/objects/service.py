@@ -1,0 +1,148 @@
+"""Requests of one connection to the object store: judged, signed anew, passed on. What goes out is made of what was judged, and the
+sandbox's own signature, which is made with nobody's credentials, is not even looked at."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from dayfly.egress.http.messages import Body, Origin, Refused, Request, Response, Upstreams, nothing
+from dayfly.egress.services.objects import answers
+from dayfly.egress.services.objects.asking import Asked, BadRequest, Unlisted, asked
+from dayfly.egress.services.objects.bodies import Outgoing, outgoing
+from dayfly.egress.services.objects.chunks import BadChunks
+from dayfly.egress.services.objects.granting import Grants, Numbered
+from dayfly.egress.services.objects.signing import BadCredentials, Credentials, credentials, signed
+from dayfly.egress.terms import Terms
+from dayfly.egress.verdict import Denied
+
+__all__ = ["ObjectsService"]
+
+_PORT = 80
+_SHOWN = 100
+_NO_CONTENT = frozenset({204, 304})
+
+
+class ObjectsService:
+    """``host``: the connection's, one of the rules' places. ``rules``: all of the sandbox's that are for objects, with their
+    indexes, in their order."""
+
+    def __init__(self, host: str, rules: Sequence[Numbered], terms: Terms) -> None:
+        self._host = host
+        self._grants = Grants(rules)
+        self._secrets = terms.secrets
+
+    async def answer(self, request: Request, upstreams: Upstreams) -> Response:
+        try:
+            what = asked(self._host, request)
+            if what.operation.access is None:
+                return self._here(what)
+            going = await outgoing(what, request)
+            return await self._passed_on(what, going, upstreams)
+        except Unlisted as error:
+            raise Refused(self._denied("object_not_listed", str(error), self._ask())) from None
+        except (BadRequest, BadChunks) as error:
+            raise self._bad(error) from None
+
+    def refusal(self, denied: Denied, status: int) -> Response:
+        """As S3 says it. A server of HTTP leaves the body out where ``HEAD`` was asked."""
+        code = {400: "InvalidRequest", 429: "SlowDown"}.get(status, "AccessDenied")
+        return answers.error(status, code, f"{denied.reason} {denied.remedy}")
+
+    # --- judging ----------------------------------------------------------------------------------------------------
+
+    def _here(self, what: Asked) -> Response:
+        """What needs no store: a sandbox's buckets are those of its rules."""
+        index, rule = self._grants.first
+        if what.operation.name == "ListBuckets":
+            return replace(answers.buckets(self._grants.buckets), rule=index)
+        found = self._grants.of_bucket(what.bucket)
+        if found is None:
+            raise self._unlisted(what, ("",))
+        index, rule = found
+        region = rule.objects.region
+        made = answers.location(region) if what.operation.name == "GetBucketLocation" else answers.there(region)
+        return replace(made, rule=index)
+
+    async def _passed_on(self, what: Asked, going: Outgoing, upstreams: Upstreams) -> Response:
+        found = self._grants.allowing(what, going.keys)
+        if found is None:
+            raise self._unlisted(what, going.keys)
+        index, rule = found
+        one = rule.objects
+        who = self._credentials(one.credentials, one.host)
+        origin = Origin(one.scheme, one.host, one.port, rule.private)
+        bare = what.request()
+        bare = replace(bare, headers=(*bare.headers, *going.headers), length=going.length)
+        bare = replace(bare, body=self._told(going.body) if going.length else nothing())
+        ready = signed(bare, origin, one.region, who, going.digest)
+        ready = replace(ready, headers=(*ready.headers, ("accept-encoding", "identity"), ("user-agent", "dayfly")))
+        response = await upstreams.send(origin, ready)
+        return replace(await _answered(what, response, who), rule=index, secret=one.credentials)
+
+    def _credentials(self, name: str, host: str) -> Credentials:
+        try:
+            return credentials(self._secrets[name])
+        except KeyError:
+            reason = f"The secret {name}, which this rule needs, is not there, or is not for {host}."
+        except BadCredentials:
+            reason = f"The secret {name} is no KEY_ID:SECRET."
+        remedy = "Whoever runs the sandboxes can store it (dayfly secrets set), for the host of the object store."
+        raise Refused(self._denied("no_secret", reason, remedy)) from None
+
+    async def _told(self, body: Body) -> AsyncIterator[bytes]:
+        """Whoever sends a body meets what is wrong with it: as what the sandbox is told."""
+        try:
+            async for piece in body:
+                yield piece
+        except BadChunks as error:
+            raise self._bad(error) from None
+
+    # --- refusing ---------------------------------------------------------------------------------------------------
+
+    def _denied(self, code: str, reason: str, remedy: str) -> Denied:
+        return Denied(self._host, _PORT, code, reason, remedy)
+
+    def _bad(self, error: Exception) -> Refused:
+        reason = f"The body {error}." if isinstance(error, BadChunks) else str(error)
+        return Refused(self._denied("bad_request", reason, "Send it as the AWS SDKs do, with plain keys."))
+
+    def _unlisted(self, what: Asked, keys: Sequence[str]) -> Refused:
+        place = f"s3://{what.bucket}/{next(iter(keys), '')}"
+        source = f" from s3://{what.source[0]}/{what.source[1]}" if what.source else ""
+        reason = f"No rule of this sandbox allows {what.operation.name} for {_quoted(place + source)}."
+        return Refused(self._denied("object_not_listed", reason, self._ask()))
+
+    def _ask(self) -> str:
+        return f"Allowed is: {self._grants.told}. Use that, or ask for a rule."
+
+
+def _quoted(text: str) -> str:
+    shown = ascii(text[:_SHOWN])
+    return shown if len(text) <= _SHOWN else f"{shown[:-1]}...'"
+
+
+async def _answered(what: Asked, response: Response, who: Credentials) -> Response:
+    if 200 <= response.status < 300 or response.status == 304:
+        kept = replace(response, headers=answers.passed(response.headers))
+        return replace(kept, length=0) if response.status in _NO_CONTENT else kept
+    body = await _beginning(response.body)
+    if what.operation.method == "HEAD":
+        status = 400 if 300 <= response.status < 400 else response.status
+        return Response(status, answers.passed(response.headers))
+    return answers.explained(response.status, body, [who.access_key, *([who.token] if who.token else [])])
+
+
+async def _beginning(body: Body) -> bytes:
+    """Of an error: the rest is nobody's."""
+    found = bytearray()
+    try:
+        async for piece in body:
+            found += piece
+            if len(found) >= answers.LONGEST_ERROR:
+                break
+    finally:
+        with suppress(AttributeError):  # an iterator that is no generator has nothing to close
+            await body.aclose()  # type: ignore[attr-defined]
+    return bytes(found)
