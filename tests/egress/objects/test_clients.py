@@ -88,7 +88,7 @@ async def test_what_is_written_is_there(gate: Adapter, s3: Any, store: Store) ->
 
 
 async def test_parts_are_put_together(gate: Adapter, s3: Any, store: Store) -> None:
-    first, second = os.urandom(5 << 20), b"the rest"
+    first, second = os.urandom(5 << 20), os.urandom(5 << 20)
 
     def use() -> list[Any]:
         key = {"Bucket": BUCKET, "Key": "out/parts"}
@@ -222,6 +222,7 @@ def options(gate: Adapter) -> dict[str, Any]:
 
 async def test_s3fs_reads_writes_and_is_refused(gate: Adapter, files: s3fs.S3FileSystem) -> None:
     def use() -> list[Any]:
+        files.makedirs(f"{BUCKET}/out/x", exist_ok=True)
         files.pipe(f"{BUCKET}/out/x/new.txt", b"new")
         with files.open(f"{BUCKET}/out/x/large", "wb", block_size=5 << 20) as out:
             out.write(bytes(11 << 20))
@@ -232,10 +233,11 @@ async def test_s3fs_reads_writes_and_is_refused(gate: Adapter, files: s3fs.S3Fil
             files.find(f"{BUCKET}/out"),
             files.info(f"{BUCKET}/out/x/large")["size"],
             files.glob(f"{BUCKET}/data/*.csv"),
+            files.isdir(f"{BUCKET}/data"),
         ]
         files.cp(f"{BUCKET}/data/a.csv", f"{BUCKET}/out/x/a.csv")
         files.rm(f"{BUCKET}/out/x", recursive=True)
-        return [*found, files.find(f"{BUCKET}/out")]
+        return [*found, files.exists(f"{BUCKET}/out/x/large")]
 
     assert await asyncio.to_thread(use) == [
         ["lake/data/a.csv", "lake/data/sub"],
@@ -244,7 +246,8 @@ async def test_s3fs_reads_writes_and_is_refused(gate: Adapter, files: s3fs.S3Fil
         ["lake/out/x/large", "lake/out/x/new.txt"],
         11 << 20,
         ["lake/data/a.csv"],
-        [],
+        True,
+        False,
     ]
     assert gate.denied == []
     with pytest.raises(PermissionError, match="No rule of this sandbox allows GetObject"):

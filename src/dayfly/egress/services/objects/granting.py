@@ -33,6 +33,13 @@ class Grants:
         """The first that names it, whatever it allows there."""
         return next((one for one in self._rules if one[1].objects.bucket == bucket), None)
 
+    def directory(self, bucket: str, key: str) -> Numbered | None:
+        """The rule of whose prefix ``key`` is the name without its slash. Clients for which a bucket is a file system ask whether that
+        is an object before they list it; that it is none is said here, whatever the store has there."""
+        return next(
+            (one for one in self._rules if (one[1].objects.bucket, one[1].objects.prefix) == (bucket, f"{key}/")), None
+        )
+
     @property
     def buckets(self) -> tuple[str, ...]:
         return tuple(rule.objects.bucket for _, rule in self._rules)

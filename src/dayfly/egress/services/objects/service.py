@@ -54,9 +54,8 @@ class ObjectsService:
 
     def _here(self, what: Asked) -> Response:
         """What needs no store: a sandbox's buckets are those of its rules."""
-        index, rule = self._grants.first
         if what.operation.name == "ListBuckets":
-            return replace(answers.buckets(self._grants.buckets), rule=index)
+            return replace(answers.buckets(self._grants.buckets), rule=self._grants.first[0])
         found = self._grants.of_bucket(what.bucket)
         if found is None:
             raise self._unlisted(what, ("",))
@@ -68,6 +67,8 @@ class ObjectsService:
     async def _passed_on(self, what: Asked, going: Outgoing, upstreams: Upstreams) -> Response:
         found = self._grants.allowing(what, going.keys)
         if found is None:
+            if what.operation.name == "HeadObject" and (directory := self._grants.directory(what.bucket, what.key)):
+                return Response(404, rule=directory[0])
             raise self._unlisted(what, going.keys)
         index, rule = found
         one = rule.objects
