@@ -155,7 +155,8 @@ ZONES = {
         f"errors limits egress.packets egress.passage egress.terms {GATEWAY_PARTS}", "hears the manager"
     ),
     "egress.__main__": Zone(
-        "hosts egress.certificates egress.confine egress.gateway egress.services.objects.signing", "python -m dayfly.egress"
+        "hosts egress.certificates egress.confine egress.gateway egress.services.objects.signing",
+        "python -m dayfly.egress",
     ),
     # the manager's side of it
     "egress.process": Zone("boundaries.forks boundaries.processes boundaries.stderr egress.packets", "starts it"),

@@ -12,6 +12,7 @@ from contextlib import suppress
 
 from dayfly.egress.confine import confine
 from dayfly.egress.gateway import leave, serve
+from dayfly.egress.services.objects.signing import load
 from dayfly.hosts import canonical
 
 __all__ = ["main"]
@@ -26,6 +27,7 @@ def main() -> None:
     verified.set_alpn_protocols(["http/1.1"])
     with suppress(ImportError):  # then there are no rules that need it
         import dayfly.egress.certificates  # noqa: F401
+    load()  # likewise
     confine()
     _let_go()
     sys.unraisablehook = lambda _: None  # OpenSSL's callback with a name that is not ASCII: it is refused, and no news

@@ -17,8 +17,7 @@ from botocore.exceptions import ClientError
 from dayfly.network.objects import OBJECTS_HOST
 from tests.egress.objects.adapter import Adapter
 from tests.egress.objects.conftest import CONTENT
-from tests.egress.objects.store import BUCKET, KEY_ID, OTHER, SECRET, Store, client
-
+from tests.egress.objects.store import BUCKET, KEY_ID, OTHER, Store, client
 
 INSIDE = f"http://{OBJECTS_HOST}"
 
@@ -193,7 +192,7 @@ async def test_a_presigned_address_is_no_way_in(gate: Adapter) -> None:
 
 
 async def test_the_real_credentials_are_needed_and_stay_outside(gate: Adapter, store: Store) -> None:
-    with pytest.raises(ClientError, match="InvalidAccessKeyId|SignatureDoesNotMatch"):
+    with pytest.raises(ClientError, match=r"InvalidAccessKeyId|SignatureDoesNotMatch"):
         client(store.endpoint).get_object(Bucket=BUCKET, Key="data/a.csv")
     with pytest.raises(ClientError, match="SignatureDoesNotMatch"):
         client(store.endpoint, KEY_ID, "another").get_object(Bucket=BUCKET, Key="data/a.csv")
@@ -250,7 +249,7 @@ async def test_s3fs_reads_writes_and_is_refused(gate: Adapter, files: s3fs.S3Fil
         False,
     ]
     assert gate.denied == []
-    with pytest.raises(PermissionError, match="No rule of this sandbox allows GetObject"):
+    with pytest.raises(PermissionError, match="Forbidden"):
         await asyncio.to_thread(files.cat_file, f"{BUCKET}/secret.txt")
 
 

@@ -90,7 +90,7 @@ def _place(bucket: str, path: str) -> tuple[str, str]:
     rest = path[1:]
     if not bucket:
         bucket, _, rest = rest.partition("/")
-    if bucket and not _BUCKET.fullmatch(bucket):
+    if (bucket or rest) and not _BUCKET.fullmatch(bucket):
         raise BadRequest("What is in the place of the bucket is no bucket's name.")
     try:
         return bucket, checked_key(unescaped(rest))

@@ -28,6 +28,8 @@ class ObjectsService:
     """``host``: the connection's, one of the rules' places. ``rules``: all of the sandbox's that are for objects, with their
     indexes, in their order."""
 
+    raw_paths = False
+
     def __init__(self, host: str, rules: Sequence[Numbered], terms: Terms) -> None:
         self._host = host
         self._grants = Grants(rules)
