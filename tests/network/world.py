@@ -18,7 +18,7 @@ from dayfly.boundaries.gvisor import GvisorBoundary
 from dayfly.egress.client import Gateway
 from dayfly.images import Store
 from dayfly.manager import Manager, Shelf
-from dayfly.manager.outlet import Outlet
+from dayfly.manager.outlet import Means, Outlet
 from dayfly.network import Rule
 from dayfly.paths import Paths, default_paths
 from dayfly.policy import Policy
@@ -150,13 +150,13 @@ class World:
 
 
 class House:
-    """``gateways``: those that were started; the last one is in use."""
+    """``gateways``: those that were started; the last one is in use. ``means``: what rules need beside themselves."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, means: Means | None = None) -> None:
         paths = Paths(world.data, world.data / "run")
         self.world = world
         self.gateways: list[Gateway] = []
-        self.outlet = Outlet(self.start)
+        self.outlet = Outlet(self.start, means)
         self.manager = Manager(
             {"gvisor": GvisorBoundary(paths)},
             Store(paths),
