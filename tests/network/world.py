@@ -150,7 +150,7 @@ class World:
 
 
 class House:
-    """``gateways``: those that were started; the last one is in use."""
+    """``gateways``: those that were started; the last one is in use. ``means``: what rules need beside themselves."""
 
     def __init__(self, world: World, means: Means | None = None) -> None:
         paths = Paths(world.data, world.data / "run")

@@ -10,15 +10,7 @@ from dayfly.egress.services.objects.service import ObjectsService
 from dayfly.egress.terms import Terms
 from dayfly.network import ObjectsRule
 from tests.egress.objects.adapter import Adapter, adapted
-from tests.egress.objects.store import BUCKET, KEY_ID, OTHER, SECRET, Store, running
-
-CONTENT = {
-    "data/a.csv": b"x,y\n1,2\n3,4\n",
-    "data/sub/b.txt": b"bee",
-    "data-other/secret.txt": b"of others",
-    "other/secret.txt": b"of others",
-    "secret.txt": b"of others",
-}
+from tests.egress.objects.store import BUCKET, KEY_ID, SECRET, Store, fill, running
 
 
 @pytest.fixture(scope="session")
@@ -30,13 +22,7 @@ def weed() -> Iterator[Store]:
 @pytest.fixture
 def store(weed: Store) -> Store:
     """With ``CONTENT`` in both buckets, and nothing else."""
-    owner = weed.owner()
-    for bucket in (BUCKET, OTHER):
-        there = {one["Key"] for one in owner.list_objects_v2(Bucket=bucket).get("Contents", [])}
-        for key in there - set(CONTENT):
-            owner.delete_object(Bucket=bucket, Key=key)
-        for key, data in CONTENT.items():
-            owner.put_object(Bucket=bucket, Key=key, Body=data)
+    fill(weed)
     return weed
 
 

@@ -10,21 +10,27 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
-from urllib.request import urlopen
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
-__all__ = ["BUCKET", "KEY_ID", "OTHER", "SECRET", "Store", "client", "running"]
+__all__ = ["BUCKET", "CONTENT", "KEY_ID", "OTHER", "SECRET", "Store", "client", "fill", "running"]
 
 KEY_ID, SECRET = "AKIDOFTHEREALOWNER", "real-secret-of-the-owner"
 BUCKET, OTHER = "lake", "swamp"
+
+CONTENT = {
+    "data/a.csv": b"x,y\n1,2\n3,4\n",
+    "data/sub/b.txt": b"bee",
+    "data-other/secret.txt": b"of others",
+    "other/secret.txt": b"of others",
+    "secret.txt": b"of others",
+}
 
 _UP_SECONDS = 60.0
 
@@ -36,6 +42,10 @@ class Store:
     @property
     def endpoint(self) -> str:
         return f"http://localhost:{self.port}"
+
+    def size(self, key: str) -> int:
+        """In bytes, of an object in ``BUCKET``."""
+        return int(self.owner().head_object(Bucket=BUCKET, Key=key)["ContentLength"])
 
     def owner(self) -> Any:
         """A client of all of it."""
@@ -55,33 +65,35 @@ def client(endpoint: str, key: str = "nobody", secret: str = "nothing", **config
 
 
 @contextmanager
-def running(within: Sequence[str] = (), address: str = "127.0.0.1", port: int | None = None) -> Iterator[Store]:
-    """The server until the end of the block. It stays by itself: nothing is reported to anybody."""
+def running(within: Sequence[str] = ()) -> Iterator[Store]:
+    """The server until the end of the block, on loopback; perhaps ``within`` other namespaces, by a command that goes there. It
+    stays by itself: nothing is reported to anybody."""
     with tempfile.TemporaryDirectory() as directory:
         (Path(directory) / "s3.json").write_text(json.dumps(_IDENTITIES))
         (Path(directory) / "data").mkdir()
         ports = _free(4)
-        s3 = port or ports[3]
         with open(Path(directory) / "log", "wb") as log:
-            process = subprocess.Popen([*within, *_command(directory, address, ports, s3)], stdout=log, stderr=log)
+            process = subprocess.Popen([*within, *_command(directory, ports)], stdout=log, stderr=log)
         try:
-            store = Store(s3)
-            if not within:
-                _wait(store, process, Path(directory) / "log")
-            yield store
+            asked = [*within, sys.executable, __file__, str(ports[3])]
+            there = subprocess.run(asked, capture_output=True, timeout=2 * _UP_SECONDS)
+            if there.returncode:
+                log_text = (Path(directory) / "log").read_text(errors="replace")
+                raise OSError(f"the object store did not come up:\n{log_text[-2000:]}\n{there.stderr.decode()[-2000:]}")
+            yield Store(ports[3])
         finally:
             process.kill()
             process.wait()
 
 
-def _command(directory: str, address: str, ports: list[int], s3: int) -> list[str]:
+def _command(directory: str, ports: list[int]) -> list[str]:
     program = Path(sys.executable).parent / "weed"
     weed = str(program) if program.exists() else shutil.which("weed") or "weed"
     return [
-        weed, "server", f"-dir={directory}/data", f"-ip={address}", f"-ip.bind={address}", "-master.telemetry=false",
+        weed, "server", f"-dir={directory}/data", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-master.telemetry=false",
         f"-master.port={ports[0]}", f"-volume.port={ports[1]}", "-filer", f"-filer.port={ports[2]}",
         f"-filer.localSocket={directory}/filer.sock", f"-s3.localSocket={directory}/s3.sock",
-        "-s3", f"-s3.port={s3}", f"-s3.config={directory}/s3.json", "-volume.max=16", "-master.volumeSizeLimitMB=64",
+        "-s3", f"-s3.port={ports[3]}", f"-s3.config={directory}/s3.json", "-volume.max=16", "-master.volumeSizeLimitMB=64",
     ]  # fmt: skip
 
 
@@ -110,20 +122,28 @@ def _free(count: int) -> list[int]:
     raise OSError("no free ports")
 
 
-def _wait(store: Store, process: subprocess.Popen[bytes], log: Path) -> None:
+def fill(store: Store) -> None:
+    """As soon as it is up: ``CONTENT`` in both buckets, and nothing else. Raises ``OSError``."""
     until = time.monotonic() + _UP_SECONDS
-    while time.monotonic() < until and process.poll() is None:
-        try:
-            urlopen(f"{store.endpoint}/", timeout=5).close()
-        except URLError as error:
-            if getattr(error, "code", None) is None:  # nobody is there yet
-                time.sleep(0.05)
-                continue
+    while time.monotonic() < until:
         try:
             for bucket in (BUCKET, OTHER):
-                store.owner().create_bucket(Bucket=bucket)
-                store.owner().put_object(Bucket=bucket, Key="ready", Body=b"1")
+                _fill(store.owner(), bucket)
             return
-        except ClientError:
+        except (BotoCoreError, ClientError):  # nobody is there yet, or only a part of it
             time.sleep(0.1)
-    raise OSError(f"the object store did not come up:\n{log.read_text(errors='replace')[-2000:]}")
+    raise OSError("nobody answers")
+
+
+def _fill(owner: Any, bucket: str) -> None:
+    with suppress(owner.exceptions.BucketAlreadyExists, owner.exceptions.BucketAlreadyOwnedByYou):
+        owner.create_bucket(Bucket=bucket)
+    there = {one["Key"] for one in owner.list_objects_v2(Bucket=bucket).get("Contents", [])}
+    for key in there - set(CONTENT):
+        owner.delete_object(Bucket=bucket, Key=key)
+    for key, data in CONTENT.items():
+        owner.put_object(Bucket=bucket, Key=key, Body=data)
+
+
+if __name__ == "__main__":
+    fill(Store(int(sys.argv[1]))) if len(sys.argv) == 2 else print(Store(int(sys.argv[1])).size(sys.argv[2]))

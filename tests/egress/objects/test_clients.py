@@ -16,8 +16,7 @@ from botocore.exceptions import ClientError
 
 from dayfly.network.objects import OBJECTS_HOST
 from tests.egress.objects.adapter import Adapter
-from tests.egress.objects.conftest import CONTENT
-from tests.egress.objects.store import BUCKET, KEY_ID, OTHER, Store, client
+from tests.egress.objects.store import BUCKET, CONTENT, KEY_ID, OTHER, Store, client
 
 INSIDE = f"http://{OBJECTS_HOST}"
 
