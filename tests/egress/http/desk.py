@@ -110,6 +110,7 @@ async def response(reader: asyncio.StreamReader, *, head: bool = False) -> tuple
     """One whole response, as its status, headers and body."""
     lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
     status = int(lines[0].split(" ")[1])
+    assert lines[0].split(" ", 2)[2]  # there are clients to which a line without a phrase is no answer
     fields = tuple(
         (name.lower(), value.strip()) for name, _, value in (line.partition(":") for line in lines[1:] if line)
     )

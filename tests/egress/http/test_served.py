@@ -245,6 +245,24 @@ async def test_a_request_that_the_service_denies_leaves_the_connection_as_it_was
     assert b"/no" not in bytes(server.visits[0].said)
 
 
+async def test_a_body_that_nobody_asked_for_is_not_taken_for_a_request_nor_a_request_for_it(
+    server: Canary, service: Passing
+) -> None:
+    async def deny(request: Request, upstreams: Upstreams) -> Response:
+        raise Refused(Denied(HOST, 443, "request_not_listed", "No.", "Ask."))
+
+    service.answer = deny  # type: ignore[method-assign]
+    desk = Desk()
+    reader, writer = await desk.tls()
+    writer.write(f"PUT /no HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 300\r\nExpect: 100-continue\r\n\r\n".encode())
+    status, headers, _ = await response(reader)
+    assert (status, dict(headers)["connection"]) == (403, "close")
+    writer.write(get("/smuggled") * 10)
+    writer.close()
+    await desk.over()
+    assert [one["path"] for one in desk.said.of("request")] == ["/no"]
+
+
 async def test_a_service_that_fails_costs_one_connection(service: Passing) -> None:
     desk = Desk()
     service.origin = None  # type: ignore[assignment]

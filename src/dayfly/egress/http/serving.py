@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -159,7 +160,7 @@ class Serving:
         answered = Answered(request.method, request.path, response.status, response.rule, response.secret, denied)
         try:
             await self._told(answered)
-            await self._send(_head_of(response))
+            await self._send(_head_of(response, last=self._http.they_are_waiting_for_100_continue))
             has_body = request.method != "HEAD" and response.status not in (204, 304)
             async for piece in response.body:
                 if has_body:
@@ -212,16 +213,24 @@ async def closed(body: Body) -> None:
         await close()
 
 
-def _head_of(response: Response) -> h11.Response:
-    """Lengths are said anew."""
+def _head_of(response: Response, *, last: bool) -> h11.Response:
+    """Lengths are said anew. ``last``: nobody has asked for the request's body, which the client may send or not, so that what it
+    sends next could be that or another request: there is no next one on this connection."""
     found = [(name, value) for name, value in response.headers if name not in ("content-length", "transfer-encoding")]
     if response.length is not None and response.status not in (204,):
         found.append(("content-length", str(response.length)))
+    if last:
+        found.append(("connection", "close"))
     return h11.Response(
         status_code=response.status,
         headers=[(name.encode("latin-1"), value.encode("latin-1")) for name, value in found],
-        reason=response.reason.encode("ascii", "replace")[:MOST_REASON],
+        reason=(response.reason or _phrase(response.status)).encode("ascii", "replace")[:MOST_REASON],
     )
+
+
+def _phrase(status: int) -> str:
+    """The usual one: there are clients to which a line without one is no answer."""
+    return http.client.responses.get(status, "Other")
 
 
 def _unreachable(what: str) -> Response:
