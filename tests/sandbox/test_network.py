@@ -14,7 +14,7 @@ import pytest
 from dayfly.egress.client import Closed, EgressDenied, EgressUnreachable
 from dayfly.egress.verdict import Denied
 from dayfly.errors import HostError, SandboxEnded
-from dayfly.network import Rule
+from dayfly.network import Rule, environment_for
 from dayfly.policy import Policy
 from dayfly.sandbox import Life
 from dayfly.sandbox.denials import KEPT, Denials
@@ -119,7 +119,7 @@ async def test_names_are_told_inside_and_the_gateway_knows_the_rules_before() ->
 
     async with living(script) as (life, _):
         await life.set_network(RULES, way)  # type: ignore[arg-type]
-        assert told == [("network", {"names": names_of(RULES), "authority": None, "env": {}}, 1)]
+        assert told == [("network", {"names": names_of(RULES), "authority": None, "env": environment_for(RULES)}, 1)]
     assert names_of(RULES) == [
         {"host": "files.example.com", "ports": [443, 8443]},
         {"host": "*.example.org", "ports": [443]},

@@ -11,6 +11,7 @@ from typing import Any, Self
 from dayfly.boundaries.base import Boundary, Cell, CellEnd
 from dayfly.errors import BoundaryUnusable, InputError
 from dayfly.limits import Limits
+from dayfly.network import environment_for
 from dayfly.policy import Policy
 from dayfly.sandbox.call import Call
 from dayfly.sandbox.courtesy import Courtesy
@@ -124,6 +125,7 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, NetworkCalls, Sna
         options = {
             "limits": _rlimits(spec),
             "env": {**spec.image.environment, **env},
+            "lent": dict(environment_for("none")),  # it has no network before ``set_network``
             "user": USER if separate else None,
             "prestart": list(prestart),
         }

@@ -203,7 +203,8 @@ OPERATIONS = {
 # Options of Hello. limits: rlimits for everything that is started inside.
 HELLO_OPTIONS = {
     "limits": dict,  # {"data", "processes", "open_files", "file_size"}: int
-    "env": dict,  # text to text
+    "env": dict,  # text to text: what the user has set
+    "lent": (dict, type(None)),  # text to text: as env of NETWORK, until that says otherwise
     "user": (dict, type(None)),  # {"uid", "gid", "home"}; None: do not change user (the fake boundary)
     "prestart": list,  # languages whose default kernel starts at once
 }
