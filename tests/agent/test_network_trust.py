@@ -92,9 +92,9 @@ async def test_a_client_believes_the_authority_that_was_told_and_no_other(
         assert arrived == expected, said
 
 
-@pytest.mark.parametrize("client", [name for name in CLIENTS if name not in ("requests", "httpx")])
+@pytest.mark.parametrize("client", CLIENTS)
 async def test_what_the_image_reads_by_default_has_it_too(data: Host, web: SecureWeb, client: str) -> None:
-    """For programs that know of no variable; requests and httpx have a list of their own then."""
+    """For programs that know of no variable. (Debian's node reads the system's list, others' one that is built in.)"""
     await tell(data, OURS.pem)
     arrived, said = await arrives(data, web, f"{BARE} bash -c {quoted(CLIENTS[client])}")
     assert arrived, said
@@ -114,14 +114,17 @@ def certificates(bundle: bytes) -> set[bytes]:
 async def test_the_images_own_roots_are_all_there_and_nothing_but_them_when_it_is_over(
     data: Host, gvisor: GvisorBoundary, agents: Path
 ) -> None:
+    lists = (await data.out(f"echo {SYSTEM}; find /usr -path '*certifi/cacert.pem'")).decode().split()
+    assert len(lists) == 3, "the system's, and two of Python's: its own, and pip's"
     async with open_room(gvisor, agents, "data") as untouched:
-        plain = await untouched.out(f"cat {SYSTEM}")
+        plains = {file: await untouched.out(f"cat {file}") for file in lists}
         assert await untouched.out("ls /run; env | grep -c _CA_ || true") == b"0\n", "nothing is there for nobody"
-    assert len(certificates(plain)) > 100
+    assert all(len(certificates(plain)) > 100 for plain in plains.values())
     ours = certificates(OURS.pem.encode())
     for authority, more in ((OURS.pem, ours), (None, set()), (OURS.pem, ours), (None, set())):
         await tell(data, authority)
-        for file in (SYSTEM, "/run/dayfly/ca-certificates.crt"):
+        assert await data.out("cat /run/dayfly/ca-certificates.crt") == await data.out(f"cat {SYSTEM}")
+        for file, plain in plains.items():
             bundle = await data.out(f"cat {file}")
             assert certificates(bundle) == certificates(plain) | more
             assert bundle.startswith(plain)
@@ -129,7 +132,8 @@ async def test_the_images_own_roots_are_all_there_and_nothing_but_them_when_it_i
 
 async def test_user_code_cannot_change_it(data: Host) -> None:
     await tell(data, OURS.pem)
-    before = await data.out(f"cat {SYSTEM} /run/dayfly/authority.crt | sha256sum")
+    everything = f"cat {SYSTEM} /run/dayfly/*.crt $(find /usr -name cacert.pem) | sha256sum"
+    before = await data.out(everything)
     for attempt in (
         f"echo x >> {SYSTEM}",
         f"chmod 666 {SYSTEM}",
@@ -140,12 +144,17 @@ async def test_user_code_cannot_change_it(data: Host) -> None:
         "mv /run/dayfly /run/other",
         "touch /run/dayfly/mine",
         "rm -f /run/dayfly/authority.crt",
+        "echo x >> $(python3 -c 'import certifi; print(certifi.where())')",
+        "rm -f $(python3 -c 'import certifi; print(certifi.where())')",
+        "touch $(dirname $(python3 -c 'import certifi; print(certifi.where())'))/mine",
         "mv /run/dayfly/authority.crt /run/dayfly/ca-certificates.crt",
     ):
         call = await data.shell(attempt)
         assert (await call.result())["exit_code"] != 0, attempt
-    assert await data.out(f"cat {SYSTEM} /run/dayfly/authority.crt | sha256sum") == before
-    assert await data.out("stat -c '%U %a' /run/dayfly /run/dayfly/* ") == b"root 755\nroot 644\nroot 644\n"
+    assert await data.out(everything) == before
+    assert await data.out("stat -c '%U %a' /run/dayfly /run/dayfly/*") == b"root 755\n" + 4 * b"root 644\n"
+    owners = await data.out("stat -c %u /etc /etc/ssl/certs $(dirname $(find /usr -name cacert.pem)) | uniq | wc -l")
+    assert owners == b"1\n", "directories are whose they were"
 
 
 async def test_variables_are_there_while_the_rules_are_and_what_the_user_has_set_stays(

@@ -1,7 +1,7 @@
-"""Whom programs inside believe: the image's own roots and, while there is one, the sandbox's authority, in one file.
+"""Whom programs inside believe: the image's own roots and, while there is one, the sandbox's authority.
 
-Law: the image's roots are always all there. The file is pid 1's own and replaced as a whole, so code neither changes it nor
-ever sees half of it. What the image's programs read by default is a link to it; others are led to it by variables.
+Law: the image's roots are always all there. The files are pid 1's own and replaced as a whole, so code neither changes one nor
+ever sees half of it. What the image's programs read by default are links to them; others are led there by variables.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dayfly.agent.kernels.scripts import RUN_DIRECTORY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 SYSTEM_BUNDLES = (
     "/etc/ssl/certs/ca-certificates.crt",
@@ -47,14 +47,17 @@ _MARK = b"-----BEGIN CERTIFICATE-----"
 
 
 class Trust:
-    """``owner`` is the uid of user code, ``None`` where it is the agent's own: then the system's file is not touched."""
+    """``owner`` is the uid of user code, ``None`` where it is the agent's own: then no file of the image's is touched."""
 
     def __init__(self, owner: int | None) -> None:
         self._owner = owner
         inside = os.getpid() == 1
         self._directory = RUN_DIRECTORY if inside else os.environ.get("TMPDIR", "/tmp")
         self._is_ours = inside and owner is not None
-        self._roots: bytes | None = None
+        self._lists: dict[
+            str, bytes
+        ] = {}  # by files of ours: what is in them beside the authority; empty: not looked for yet
+        self._places: dict[str, str] = {}  # files of the image: the file of ours that each becomes a link to
         self._written = ""  # the authority that is in the files
         self.bundle = f"{self._directory}/ca-certificates.crt"
         self.authority = f"{self._directory}/authority.crt"
@@ -69,54 +72,62 @@ class Trust:
         """Write what ``commit`` puts in place. Raises ``OSError``, and nothing has changed."""
         if authority == self._written:
             return
-        if self._roots is None:
-            self._roots = self._image_roots()
+        if not self._lists:
+            self._look_for_lists()
         os.makedirs(self._directory, mode=0o755, exist_ok=True)
-        _write(self.bundle + ".new", _joined(self._roots, authority))
-        _write(self.authority + ".new", authority.encode("ascii"))
+        for file, roots in self._files():
+            _write(f"{file}.new", _joined(roots, authority))
 
     def commit(self, authority: str) -> None:
         """After ``prepare``."""
         if authority == self._written:
             return
         self._written = authority
-        os.replace(self.bundle + ".new", self.bundle)
-        os.replace(self.authority + ".new", self.authority)
-        if self._is_ours:
-            self._lead_there()
+        for file, _ in self._files():
+            os.replace(f"{file}.new", file)
+        places, self._places = self._places, {}
+        for place, file in places.items():
+            try:
+                self._lead(place, file)
+            except OSError:  # it is on a mount of its own: variables are all there is
+                continue
 
-    def _image_roots(self) -> bytes:
-        """The system's list, or certifi's; none where the image has neither."""
-        for path in (*SYSTEM_BUNDLES, *_certifis()):
-            found = _read(path)
-            if _MARK in found:
-                return found
-        return b""
+    def _files(self) -> list[tuple[str, bytes]]:
+        return [*self._lists.items(), (self.authority, b"")]
 
-    def _lead_there(self) -> None:
-        """The system's file is a link to ours. Where that cannot be, the variables are all there is."""
-        for path in SYSTEM_BUNDLES:
-            real = os.path.realpath(path)
-            if real == self.bundle:
-                return
-            if os.path.isfile(real):
-                try:
-                    self._replace(real)
-                except OSError:
-                    pass
-                return
+    def _look_for_lists(self) -> None:
+        """The system's list, and certifi's, which Python's programs have of their own: it is the system's where that has none."""
+        system, roots = next(_lists(SYSTEM_BUNDLES), ("", b""))
+        certifis = dict(_lists(_certifis()))
+        self._lists[self.bundle] = roots or next(iter(certifis.values()), b"")
+        if not self._is_ours:
+            return
+        if system:
+            self._places[system] = self.bundle
+        for number, (place, roots) in enumerate(certifis.items()):
+            file = f"{self._directory}/certifi-{number}.crt"
+            self._lists[file], self._places[place] = roots, file
 
-    def _replace(self, path: str) -> None:
-        """Pid 1 has no right to write into a directory of another's, but may own it for a moment."""
+    def _lead(self, place: str, file: str) -> None:
+        """A file of the image's becomes a link. Pid 1 has no right to write where it is, but may own that for a moment."""
+        path = os.path.realpath(place)
         directory = os.path.dirname(path)
         before = os.stat(directory)
         if before.st_uid == self._owner or before.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             return  # code could have led us anywhere
         os.chown(directory, os.geteuid(), -1)
         try:
-            _link(self.bundle, path)
+            _link(file, path)
         finally:
             os.chown(directory, before.st_uid, -1)
+
+
+def _lists(paths: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    """Those that there are, and what is in them."""
+    for path in paths:
+        found = _read(path)
+        if _MARK in found:
+            yield path, found
 
 
 def _link(target: str, path: str) -> None:
