@@ -88,6 +88,8 @@ def page(path: str, fields: dict[str, str]) -> bytes:
         return BIG
     if path.startswith("/repo.git/info/refs"):
         return b"%s\trefs/heads/main\n" % (b"1" * 40)
+    if path == "/v1/sent-back":  # as sites for debugging do
+        return str(fields).encode()
     if path == "/repo.git/HEAD":
         return b"ref: refs/heads/main\n"
     return f"{fields.get('host')} {path}".encode()

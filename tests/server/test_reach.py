@@ -12,6 +12,10 @@ from dayfly.network import parse_network
 from dayfly.server import load_configuration
 from dayfly.server.reach import Reach
 
+INJECT = {"secret": "crm"}
+OBJECTS = {"bucket": "b", "endpoint": "https://store.example.com", "credentials": "crm"}
+PACKAGES = {"packages": {"python": ["six"]}}
+
 LISTED: dict[str, Any] = {"names": ["API.example.com.", "*.example.org", "db"], "private": ["10.0.0.0/8"]}
 ANY: dict[str, Any] = {"names": ["*", "db"], "private": ["10.0.0.0/8", "fd00::/8"]}
 
@@ -28,6 +32,11 @@ ANY: dict[str, Any] = {"names": ["*", "db"], "private": ["10.0.0.0/8", "fd00::/8
         (ANY, {"host": "whatever.example.net"}),
         (ANY, {"host": "*.example.net"}),
         (ANY, {"host": "db", "private": "fd00:1::/32"}),
+        ({**LISTED, "secrets": ["crm"]}, {"host": "api.example.com", "inject": INJECT}),
+        ({**LISTED, "secrets": ["crm", "other"]}, {"host": "*.example.org", "inject": INJECT}),
+        ({**ANY, "secrets": ["crm"]}, {"objects": OBJECTS}),
+        ({"names": ["store.example.com"], "secrets": ["crm"]}, {"objects": OBJECTS}),
+        ({"packages": True}, PACKAGES),
     ],
 )
 def test_what_is_listed_may_be_named(reach: dict[str, Any], rule: dict[str, Any]) -> None:
@@ -49,6 +58,15 @@ def test_what_is_listed_may_be_named(reach: dict[str, Any], rule: dict[str, Any]
         (LISTED, {"host": "db", "private": "fd00::/16"}, "private = 'fd00::/16'"),
         ({"names": ["db"]}, {"host": "db", "private": "10.0.0.0/8"}, "private = '10.0.0.0/8'"),
         (ANY, {"host": "mine.example.net", "private": "10.0.0.0/8"}, "with private"),
+        (LISTED, {"host": "api.example.com", "inject": INJECT}, "may use the secret crm here"),
+        ({**ANY, "secrets": ["other", "crm2"]}, {"host": "api.example.com", "inject": INJECT}, "the secret crm here"),
+        ({"secrets": ["crm"]}, {"host": "api.example.com", "inject": INJECT}, "no policy has a network here"),
+        ({**LISTED, "secrets": ["crm"]}, {"host": "evil.example.net", "inject": INJECT}, "not a name"),
+        (ANY, {"objects": OBJECTS}, "may use the secret crm here"),
+        ({**LISTED, "secrets": ["crm"]}, {"objects": OBJECTS}, "'store.example.com' is not a name"),
+        (ANY, PACKAGES, "may have packages here"),
+        ({**ANY, "secrets": ["crm"]}, PACKAGES, "may have packages here"),
+        ({"packages": True}, {"host": "api.example.com"}, "no policy has a network here"),
     ],
 )
 def test_what_is_not_listed_is_refused_with_what_to_do(reach: dict[str, Any], rule: dict[str, Any], why: str) -> None:
@@ -56,6 +74,13 @@ def test_what_is_not_listed_is_refused_with_what_to_do(reach: dict[str, Any], ru
         Reach(**reach).check(parse_network([rule]))
     assert refused.value.message.startswith("network[0]: ")
     assert "operator" in str(refused.value.remedy)
+
+
+def test_each_rule_is_looked_at_and_the_one_that_goes_too_far_is_named() -> None:
+    rules = [{"host": "api.example.com"}, {"host": "a.example.org", "inject": INJECT}, PACKAGES]
+    with pytest.raises(PolicyError, match=r"network\[1\]: .*secret crm"):
+        Reach(**LISTED, packages=True).check(parse_network(rules))
+    Reach(**LISTED, packages=True, secrets=["crm"]).check(parse_network(rules))
 
 
 def test_no_network_is_for_everybody() -> None:
@@ -74,6 +99,10 @@ def test_no_network_is_for_everybody() -> None:
         'private = ["10.0.0.1/8"]',
         'private = "10.0.0.0/8"',
         'addresses = ["10.0.0.0/8"]',
+        'secrets = ["Crm"]',
+        'secrets = ["*"]',
+        'secrets = "crm"',
+        'packages = "some"',
     ],
 )
 def test_a_wrong_table_is_one_clear_error(place: Path, text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import sys
@@ -142,8 +143,16 @@ def _value(name: str, variable: str | None, file: Path | None) -> SecretStr:
     if file is not None:
         return _read(file)
     if sys.stdin.isatty():
-        return SecretStr(typer.prompt(f"value of {name}", hide_input=True, err=True))
+        return _asked_for(name)
     return _decoded(sys.stdin.buffer.read(LONGEST_VALUE + 3))
+
+
+def _asked_for(name: str) -> SecretStr:
+    """Prompted for by ``getpass`` itself: when the prompt is there, the terminal shows nothing of what is typed. Raises ``InputError``."""
+    try:
+        return SecretStr(getpass.getpass(f"value of {name}: "))
+    except EOFError:
+        raise InputError("there is no value", remedy=_HOW_VALUE) from None
 
 
 def _read(file: Path) -> SecretStr:
