@@ -74,7 +74,7 @@ async def lake(earth: World, store: Store, boto: Path) -> AsyncIterator[AsyncSan
     policy = Policy(image="data", network=rules, mounts=[{"source": boto, "target": "/boto"}])
     async with (
         earth.house(means=Keys()) as house,
-        AsyncSandbox(policy, opener=house.manager, env={"PYTHONPATH": "/boto", **rules[0].environment}) as made,
+        AsyncSandbox(policy, opener=house.manager, env={"PYTHONPATH": "/boto"}) as made,
     ):
         yield made
 
