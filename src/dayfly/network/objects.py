@@ -26,7 +26,7 @@ LONGEST_PREFIX = 512
 
 Access = Literal["read", "write", "list"]
 
-_BUCKET = re.compile(r"(?=.{3,63}\Z)[a-z0-9](?:[a-z0-9-]|\.(?![.-])|-(?!\.))*[a-z0-9]")
+_BUCKET = re.compile(r"(?=.{3,63}\Z)[a-z0-9](?:[a-z0-9]|-(?!\.)|\.(?![.-]))*[a-z0-9]")
 _ADDRESS = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
 _REGION = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
 _NOT_IN_A_PREFIX = re.compile(r"[\x00-\x1f\x7f\\%*?\ud800-\udfff]")
