@@ -79,14 +79,14 @@ class _Use:
     def add(self, rules: Grants, closed: Closed) -> None:
         rule = _rule_of(rules, closed)
         if rule is not None and rule.max_bytes is not None:
-            self._now[rule.key] += closed.sent + closed.received
+            self._now[rule.counted] += closed.sent + closed.received
 
     def left(self, rules: Grants) -> Grants:
         """With the caps that are left for who counts now. None is less than a rule can have."""
         return tuple(self._left(rule) for rule in rules)
 
     def _left(self, rule: AnyRule) -> AnyRule:
-        used = self._before[rule.key]
+        used = self._before[rule.counted]
         if rule.max_bytes is None or not used:
             return rule
         return rule.model_copy(update={"max_bytes": max(KIB, rule.max_bytes - used)})

@@ -169,6 +169,11 @@ class ObjectsRule(Grant):
         return "objects", one.endpoint, one.bucket, one.prefix, one.access
 
     @property
+    def counted(self) -> tuple[object, ...]:
+        """All rules for objects together: one connection serves all of them."""
+        return ("objects",)
+
+    @property
     def spoken(self) -> Literal["http"]:
         return "http"
 

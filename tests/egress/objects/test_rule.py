@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from dayfly.egress.guests import Guest
 from dayfly.egress.rules import Rules
+from dayfly.egress.terms import Terms
 from dayfly.egress.verdict import Allowed
 from dayfly.errors import PolicyError
 from dayfly.network import ObjectsRule
@@ -29,6 +31,7 @@ credentials = "lake-key"
 [[network]]
 objects = {bucket = "lake", prefix = "out/", access = ["list", "write"], endpoint = "http://minio:9000", credentials = "w"}
 private = "10.1.0.0/16"
+max_bytes = "1GiB"
 """
 
 
@@ -123,6 +126,33 @@ def test_the_same_prefix_is_not_listed_twice() -> None:
     with pytest.raises(PolicyError, match="rule 1 is there twice"):
         Policy(network=[one, one])
     assert len(Policy(network=[one, made(access="write").model_dump()]).network) == 2
+
+
+def test_bytes_of_all_rules_are_counted_together() -> None:
+    """One connection serves all of them, so none may have a cap of its own."""
+    first, second = made().model_dump(), made(access="write").model_dump()
+    with pytest.raises(PolicyError, match="rule 1 has other caps"):
+        Policy(network=[{**first, "max_bytes": "1MiB"}, second])
+    Policy(network=[{**first, "max_bytes": "1MiB"}, {**second, "max_bytes": "1MiB"}])
+    guest = Guest(later=lambda seconds, call: None)
+    guest.admit(Terms(rules=(made(), made(bucket="swamp"))))
+    meters = {id(guest.meter(allowed(guest, host))) for host in ("", "lake.", "swamp.")}
+    assert len(meters) == 1
+
+
+def test_a_connection_goes_by_all_rules() -> None:
+    """A copy to one bucket may come from another one."""
+    guest = Guest(later=lambda seconds, call: None)
+    guest.admit(Terms(rules=(made(access="write"), made(bucket="swamp"))))
+    before = guest.basis(allowed(guest, "lake."))
+    guest.admit(Terms(rules=(made(access="write"),)))
+    assert guest.basis(allowed(guest, "lake.")) != before
+
+
+def allowed(guest: Guest, bucket: str) -> Allowed:
+    found = guest.judge(f"{bucket}{OBJECTS_HOST}", 80)
+    assert isinstance(found, Allowed)
+    return found
 
 
 def test_over_http_its_host_and_its_secret_are_asked_for() -> None:
