@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from dayfly.egress.client import Closed, EgressDenied
-from dayfly.errors import HostError
+from dayfly.errors import HostError, PolicyError
+from dayfly.manager import outlet
 from dayfly.manager.outlet import MOST_REMEMBERED, RESTART_SECONDS, WITHDRAW_SECONDS
-from dayfly.network import Rule
+from dayfly.network import ObjectsRule, Rule
 from tests.manager.street import ENDED, FakeGateway, Street
 
 RULES = (Rule(host="files.example.com"),)
@@ -50,6 +51,15 @@ async def test_a_lost_one_is_followed_by_one_that_knows_all_that_live(street: St
     assert street.all[1].rules == {"one": RULES, "two": OTHERS}
     assert street.all[0].closed
     assert street.starts[1] - street.starts[0] == pytest.approx(RESTART_SECONDS), "no faster than that, and not refused"
+
+
+async def test_rules_for_objects_need_a_signer(street: Street, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"bucket": "lake", "prefix": "", "endpoint": "https://store.example.com", "credentials": "key"}
+    monkeypatch.setattr(outlet, "find_spec", lambda name: None)
+    with pytest.raises(PolicyError, match="need botocore"):
+        await street.outlet.admit("one", (ObjectsRule(objects=given),), nobody)
+    assert street.starts == []
+    await street.outlet.admit("one", RULES, nobody)
 
 
 async def test_one_that_has_lived_is_followed_at_once(street: Street) -> None:

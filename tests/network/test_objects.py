@@ -22,11 +22,10 @@ from dayfly.policy import Policy
 from tests.egress.internet import Internet
 from tests.egress.objects import store as store_of_tests
 from tests.egress.objects.store import BUCKET, CONTENT, KEY_ID, SECRET, Store, running
-from tests.network.world import World, python
+from tests.network.world import STORE, World, python
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="session")]
 
-HOST = "store.example.com"
 BOTO = ("boto3", "botocore", "s3transfer", "jmespath", "urllib3", "dateutil", "six")
 
 
@@ -41,9 +40,9 @@ class Keys:
 
 
 @pytest.fixture(scope="module")
-def store(internet: Internet) -> Iterator[Store]:
+def store(earth: World, internet: Internet) -> Iterator[Store]:
     """Where the gateway is, on its loopback."""
-    with running(internet.within) as made:
+    with running(internet.within, earth.certificate) as made:
         yield made
 
 
@@ -66,7 +65,7 @@ def boto() -> Iterator[Path]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def lake(earth: World, store: Store, boto: Path) -> AsyncIterator[AsyncSandbox]:
-    common = {"bucket": BUCKET, "endpoint": f"http://{HOST}:{store.port}", "credentials": "lake-key"}
+    common = {"bucket": BUCKET, "endpoint": f"https://{STORE}:{store.secure_port}", "credentials": "lake-key"}
     rules = [
         ObjectsRule(objects={**common, "prefix": "data/"}, private="127.0.0.0/8"),
         ObjectsRule(objects={**common, "prefix": "out/", "access": ["read", "write", "list"]}, private="127.0.0.0/8"),
@@ -74,14 +73,14 @@ async def lake(earth: World, store: Store, boto: Path) -> AsyncIterator[AsyncSan
     policy = Policy(image="data", network=rules, mounts=[{"source": boto, "target": "/boto"}])
     async with (
         earth.house(means=Keys()) as house,
-        AsyncSandbox(policy, opener=house.manager, env={"PYTHONPATH": "/boto", **rules[0].environment}) as made,
+        AsyncSandbox(policy, opener=house.manager, env={"PYTHONPATH": "/boto"}) as made,
     ):
         yield made
 
 
 @pytest.fixture
 def asked(lake: AsyncSandbox, world: World) -> World:
-    world.names.table[HOST] = [["127.0.0.1"]]
+    world.names.table[STORE] = [["127.0.0.1"]]
     return world
 
 

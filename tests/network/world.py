@@ -34,6 +34,9 @@ TCP, COUNTING, UPGRADING = 7000, 7001, 7002
 EVIL = "evil.example.net"
 """Exists, answers on every port, and is in nobody's rules."""
 
+STORE = "store.example.com"
+"""An object store, for the tests that start one."""
+
 RULES = (
     Rule(host="web.example.com", ports=[80], protocol="http"),
     Rule(host="api.example.com"),
@@ -97,7 +100,7 @@ def page(path: str, fields: dict[str, str]) -> bytes:
 
 def certificate(directory: Path) -> Path:
     """Its own authority, for every name that is spoken to over TLS. Key and certificate are in one file."""
-    names = ",".join(f"DNS:{name}" for name in ("api.example.com", EVIL))
+    names = ",".join(f"DNS:{name}" for name in ("api.example.com", STORE, EVIL))
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "9",
          "-subj", "/CN=test", "-addext", f"subjectAltName={names}",

@@ -8,6 +8,7 @@ import typer
 
 from dayfly import __version__
 from dayfly.cli.doctor import doctor
+from dayfly.cli.identity import identity
 from dayfly.cli.images import images
 from dayfly.cli.journal import backup, journal, logs, ps
 from dayfly.cli.keys import keys
@@ -36,6 +37,7 @@ app.add_typer(images, name="images")
 app.command()(serve)
 app.add_typer(keys, name="keys")
 app.add_typer(secrets, name="secrets")
+app.add_typer(identity, name="identity")
 app.add_typer(journal, name="journal")
 app.command()(ps)
 app.command()(logs)

@@ -49,11 +49,11 @@ class Guest:
         self.terms, rules = terms, terms.rules
         self._rules, self._judge = rules, Rules(rules)
         self.version += 1
-        keys = {rule.key for rule in rules}
+        keys = {rule.counted for rule in rules}
         for spare in [key for key in self._meters if key not in keys][: max(0, len(self._meters) - MOST_METERS)]:
             del self._meters[spare]
         for rule in rules:
-            self._meters.setdefault(rule.key, Meter(self._later)).allow(rule.max_bytes, rule.rate)
+            self._meters.setdefault(rule.counted, Meter(self._later)).allow(rule.max_bytes, rule.rate)
 
     def judge(self, host: str, port: int) -> Allowed | Denied:
         """Also whether anything is left of what the rule allows."""
@@ -82,17 +82,20 @@ class Guest:
         return self._certificates
 
     def basis(self, allowed: Allowed) -> tuple[object, ...]:
-        """All that the service of a rule goes by: where this is equal, nothing has changed for a connection."""
+        """All that the service of a rule goes by: where this is equal, nothing has changed for a connection. Objects and packages
+        are served by all rules of their kind."""
         rule, terms = self.rule(allowed), self.terms
         of_it = [
-            (at, one) for at, one in enumerate(terms.rules) if one.service == rule.service and _covers(one, allowed)
+            (at, one)
+            for at, one in enumerate(terms.rules)
+            if one.service == rule.service and (rule.service != "requests" or _covers(one, allowed))
         ]
         secrets = [(name, terms.secrets.get(name)) for _, one in of_it for name in sorted(one.secrets)]
         uncapped = [(at, one.model_copy(update={"max_bytes": None, "rate": None})) for at, one in of_it]
         return uncapped, secrets, terms.authority, terms.indexes
 
     def meter(self, allowed: Allowed) -> Meter:
-        return self._meters[self.rule(allowed).key]
+        return self._meters[self.rule(allowed).counted]
 
 
 def _covers(rule: Grant, allowed: Allowed) -> bool:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Literal, Protocol
 
 from dayfly.egress.authority import make_authority
@@ -79,14 +80,14 @@ class _Use:
     def add(self, rules: Grants, closed: Closed) -> None:
         rule = _rule_of(rules, closed)
         if rule is not None and rule.max_bytes is not None:
-            self._now[rule.key] += closed.sent + closed.received
+            self._now[rule.counted] += closed.sent + closed.received
 
     def left(self, rules: Grants) -> Grants:
         """With the caps that are left for who counts now. None is less than a rule can have."""
         return tuple(self._left(rule) for rule in rules)
 
     def _left(self, rule: AnyRule) -> AnyRule:
-        used = self._before[rule.key]
+        used = self._before[rule.counted]
         if rule.max_bytes is None or not used:
             return rule
         return rule.model_copy(update={"max_bytes": max(KIB, rule.max_bytes - used)})
@@ -174,6 +175,7 @@ class Outlet:
         authority = known.terms.authority if known is not None else None
         if authority is None and any(rule.service and rule.spoken == "tls" for rule in rules):
             authority = await asyncio.to_thread(make_authority)
+        _check_signer(rules)
         secrets = await self._means.secrets(rules, owner)
         return Terms(rules=rules, authority=authority, secrets=secrets, indexes=await self._means.indexes(rules))
 
@@ -327,3 +329,9 @@ def _gone(host: str, port: int) -> Denied:
 def _left_out(host: str, port: int) -> Denied:
     reason = "the gateway that all traffic passes has not taken this sandbox's rules"
     return Denied(ascii(host[:253])[1:-1], port_or_zero(port), "gateway_gone", reason, "use a new sandbox")
+
+
+def _check_signer(rules: Grants) -> None:
+    """Raises ``PolicyError`` where the gateway would have nothing to sign with."""
+    if any(rule.service == "objects" for rule in rules) and find_spec("botocore") is None:
+        raise PolicyError("rules for objects need botocore", remedy="pip install 'dayfly[objects]'")

@@ -46,6 +46,11 @@ class Grant(Checked):
         raise NotImplementedError
 
     @property
+    def counted(self) -> tuple[object, ...]:
+        """What its bytes are counted under, for ``max_bytes`` and ``rate``: with all others where that is the same."""
+        return self.key
+
+    @property
     def spoken(self) -> Protocol:
         """How the sandbox speaks on its ports."""
         raise NotImplementedError

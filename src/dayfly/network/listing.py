@@ -75,6 +75,16 @@ def _refuse(rules: Grants) -> None:
             _refuse_everybody(index, rule)
         elif any(isinstance(other, type(rule)) and other.key == rule.key for other in rules[:index]):
             raise Unfit(f"rule {index} is there twice", "keep one of the two")
+        elif first := next((other for other in rules[:index] if other.counted == rule.counted), None):
+            _refuse_other_caps(index, first, rule)
+
+
+def _refuse_other_caps(index: int, first: Grant, rule: Grant) -> None:
+    if (first.max_bytes, first.rate) != (rule.max_bytes, rule.rate):
+        raise Unfit(
+            f"rule {index} has other caps than one before it, with which its bytes are counted together",
+            "give all rules for objects the same max_bytes and the same rate",
+        )
 
 
 def _refuse_twice(seen: dict[tuple[str, int], int], index: int, rule: Rule) -> None:

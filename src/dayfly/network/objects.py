@@ -26,7 +26,7 @@ LONGEST_PREFIX = 512
 
 Access = Literal["read", "write", "list"]
 
-_BUCKET = re.compile(r"(?=.{3,63}\Z)[a-z0-9](?:[a-z0-9-]|\.(?![.-])|-(?!\.))*[a-z0-9]")
+_BUCKET = re.compile(r"(?=.{3,63}\Z)[a-z0-9](?:[a-z0-9]|-(?!\.)|\.(?![.-]))*[a-z0-9]")
 _ADDRESS = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
 _REGION = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
 _NOT_IN_A_PREFIX = re.compile(r"[\x00-\x1f\x7f\\%*?\ud800-\udfff]")
@@ -167,6 +167,11 @@ class ObjectsRule(Grant):
     def key(self) -> tuple[object, ...]:
         one = self.objects
         return "objects", one.endpoint, one.bucket, one.prefix, one.access
+
+    @property
+    def counted(self) -> tuple[object, ...]:
+        """All rules for objects together: one connection serves all of them."""
+        return ("objects",)
 
     @property
     def spoken(self) -> Literal["http"]:

@@ -38,6 +38,7 @@ _UP_SECONDS = 60.0
 @dataclass(frozen=True)
 class Store:
     port: int
+    secure_port: int = 0
 
     @property
     def endpoint(self) -> str:
@@ -65,22 +66,24 @@ def client(endpoint: str, key: str = "nobody", secret: str = "nothing", **config
 
 
 @contextmanager
-def running(within: Sequence[str] = ()) -> Iterator[Store]:
-    """The server until the end of the block, on loopback; perhaps ``within`` other namespaces, by a command that goes there. It
-    stays by itself: nothing is reported to anybody."""
+def running(within: Sequence[str] = (), certificate: Path | None = None) -> Iterator[Store]:
+    """The server until the end of the block, on loopback; perhaps ``within`` other namespaces, by a command that goes there; with a
+    ``certificate``, whose key is in the file ``key`` beside it, over TLS too. It stays by itself: nothing is reported to anybody."""
     with tempfile.TemporaryDirectory() as directory:
         (Path(directory) / "s3.json").write_text(json.dumps(_IDENTITIES))
         (Path(directory) / "data").mkdir()
-        ports = _free(4)
+        ports = _free(5)
         with open(Path(directory) / "log", "wb") as log:
-            process = subprocess.Popen([*within, *_command(directory, ports)], stdout=log, stderr=log)
+            process = subprocess.Popen(
+                [*within, *_command(directory, ports), *_tls(ports[4], certificate)], stdout=log, stderr=log
+            )
         try:
             asked = [*within, sys.executable, __file__, str(ports[3])]
             there = subprocess.run(asked, capture_output=True, timeout=2 * _UP_SECONDS)
             if there.returncode:
                 log_text = (Path(directory) / "log").read_text(errors="replace")
                 raise OSError(f"the object store did not come up:\n{log_text[-2000:]}\n{there.stderr.decode()[-2000:]}")
-            yield Store(ports[3])
+            yield Store(ports[3], ports[4])
         finally:
             process.kill()
             process.wait()
@@ -95,6 +98,12 @@ def _command(directory: str, ports: list[int]) -> list[str]:
         f"-filer.localSocket={directory}/filer.sock", f"-s3.localSocket={directory}/s3.sock",
         "-s3", f"-s3.port={ports[3]}", f"-s3.config={directory}/s3.json", "-volume.max=16", "-master.volumeSizeLimitMB=64",
     ]  # fmt: skip
+
+
+def _tls(port: int, certificate: Path | None) -> list[str]:
+    if certificate is None:
+        return []
+    return [f"-s3.port.https={port}", f"-s3.cert.file={certificate}", f"-s3.key.file={certificate.with_name('key')}"]
 
 
 _IDENTITIES = {

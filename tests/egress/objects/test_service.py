@@ -293,6 +293,7 @@ async def test_a_refusal_is_one_of_s3() -> None:
     body = (await read(response)).decode()
     assert response.status == 403
     assert response.length == len(body)
+    assert response.header("x-dayfly-denied") == "object_not_listed"
     assert (
         "<Code>AccessDenied</Code><Message>No rule of this sandbox allows GetObject for 's3://lake/&lt;secret&gt;'."
         in body

@@ -50,7 +50,8 @@ class ObjectsService:
     def refusal(self, denied: Denied, status: int) -> Response:
         """As S3 says it. A server of HTTP leaves the body out where ``HEAD`` was asked."""
         code = {400: "InvalidRequest", 429: "SlowDown"}.get(status, "AccessDenied")
-        return answers.error(status, code, f"{denied.reason} {denied.remedy}")
+        made = answers.error(status, code, f"{denied.reason} {denied.remedy}")
+        return replace(made, headers=(*made.headers, ("x-dayfly-denied", denied.code)))
 
     # --- judging ----------------------------------------------------------------------------------------------------
 
