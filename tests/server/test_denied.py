@@ -30,6 +30,7 @@ ROW = {
     "remedy": "ask whoever runs this sandbox to add a rule for it, or go without",
     "claimed": True,
     "count": 1,
+    "began": None,
 }
 
 

@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Literal
 
 from dayfly.egress.client import Closed, Requested
 from dayfly.errors import DayflyError, SandboxEnded
@@ -240,7 +240,7 @@ class RecordedLife(Life):
         self._note_first("file.removed", {"path": str(path), "recursive": bool(options.get("recursive"))})
         return await super().remove(path, **options)
 
-    async def set_network(self, rules: Grants, way: WayOut) -> None:
+    async def set_network(self, rules: Literal["learn"] | Grants, way: WayOut) -> None:
         """See ``NetworkCalls.set_network``."""
         self._note_first("network.changed", destinations(rules))
         await super().set_network(rules, way)
@@ -305,8 +305,10 @@ def names_of(env: Mapping[str, str]) -> list[str]:
     return found
 
 
-def destinations(rules: Grants) -> dict[str, Any]:
+def destinations(rules: Literal["learn"] | Grants) -> dict[str, Any]:
     """What rules grant: all that an entry has room for, and how many they are."""
+    if rules == "learn":
+        return {"count": 0, "rules": [], "learn": True}
     found: list[dict[str, Any]] = []
     room = MAX_NAMES
     for rule in rules:
