@@ -111,7 +111,7 @@ def table(sums: Iterable[Sum]) -> Table:
         cells = (
             one.sandbox,
             one.tenant or "-",
-            one.host,
+            _one_line(one.host),
             port,
             rule,
             what,
@@ -119,3 +119,7 @@ def table(sums: Iterable[Sum]) -> Table:
         )
         made.add_row(*(Text(printable(cell)) for cell in cells))
     return made
+
+
+def _one_line(host: str) -> str:
+    return host if host.isprintable() else ascii(host)[1:-1]

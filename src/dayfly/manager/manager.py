@@ -21,6 +21,7 @@ from dayfly.manager.pauses import Pauses, whole
 from dayfly.manager.recorded import RecordedLife
 from dayfly.manager.shelf import Shelf
 from dayfly.manager.spares import Spares
+from dayfly.manager.tally import Tally
 from dayfly.manager.templates import PRESTART, Template
 from dayfly.network import Network
 from dayfly.policy import Policy
@@ -84,6 +85,7 @@ class Manager:
         self._shares: dict[RecordedLife, Share] = {}
         self._spares: dict[str, Spares] = {}
         self._outlet = outlet or Outlet()
+        self.tally = Tally()
         self._sweeping = asyncio.Lock()
         self._swept = False
         self._closed = False
@@ -267,6 +269,7 @@ class Manager:
         except BaseException:
             lease.close()
             raise
+        life.tally = self.tally
         self._keep(life, lease)
         return life
 

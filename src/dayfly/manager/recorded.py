@@ -15,10 +15,11 @@ from dayfly.egress.client import Closed, Requested
 from dayfly.errors import DayflyError, SandboxEnded
 from dayfly.manager.ledger import Record
 from dayfly.manager.paused import NOBODY, Owner
+from dayfly.manager.tally import Tally
 from dayfly.manager.traffic import Traffic
 from dayfly.network import Grants
 from dayfly.sandbox import ExecutionSink, Life, WayOut
-from dayfly.spec import Execution, ProcessResult, Result
+from dayfly.spec import Denial, Execution, ProcessResult, Result
 
 __all__ = ["RecordedLife"]
 
@@ -132,7 +133,8 @@ class RecordedLife(Life):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._traffic = Traffic()
-        self._inside.denials.tell = self._traffic.denied
+        self._inside.denials.tell = self._denied
+        self.tally = Tally()
 
     def keep_record(self, record: Record, runs: int = 0) -> None:
         """From now on. A record that keeps nothing costs nothing."""
@@ -141,9 +143,14 @@ class RecordedLife(Life):
         if self.record is not None:
             self._traffic.keep_in(self.record)
 
+    def _denied(self, denial: Denial) -> None:
+        self._traffic.denied(denial)
+        self.tally.add_denied(denial)
+
     def used(self, closed: Closed) -> None:
         """See ``NetworkCalls.used``."""
         self._traffic.closed(closed)
+        self.tally.add_closed(closed)
 
     def requested(self, requested: Requested) -> None:
         """See ``NetworkCalls.requested``."""

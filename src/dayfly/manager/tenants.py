@@ -68,6 +68,7 @@ class Tenants:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._manager = manager
+        self.tally = manager.tally
         self._admission = admission
         self._allowance_of = allowance_of
         self._ledger = Ledger(journal)
