@@ -18,9 +18,11 @@ from dayfly.manager.recorded import RecordedLife
 from dayfly.network import Rule, suggestion
 from dayfly.policy import Policy
 from dayfly.spec import Denial
+from dayfly.wire.messages import Event, Fail
+from dayfly.wire.operations import STDIN
 from tests.egress.internet import PUBLIC
 from tests.manager.house import SIGNER
-from tests.network.test_escapes import ATTEMPTS
+from tests.network.test_escapes import ATTEMPTS, Cells, word
 from tests.network.test_lives import LISTENERS, cell, opened, tenants_over
 from tests.network.world import EVIL, TCP, House, World, python
 
@@ -205,3 +207,28 @@ async def test_what_is_suggested_from_the_journal_allows_what_was_denied(world: 
         life = await house.manager.open(policy)
         assert (await cell(life, code)).stdout == "b'web.example.com /page'\n", text
     assert world.visited() == {(PUBLIC[0], 80)}
+
+
+async def test_a_hostile_agent_reaches_nobody_by_learning(world: World, home: House) -> None:
+    """The gateway knows no rule of it, whatever an agent asks for and says."""
+    cells = Cells(world, home)
+    life = await cells.manager.open(Policy(network="learn"))
+    agent = cells.boundary.cells[life.id].agent
+    places = [("raw.example.com", TCP), ("web.example.com", 80), (EVIL, 443), (PUBLIC[0], TCP), ("raw.example.com", 0), ("", -1),
+              ("x" * 60_000, TCP), ("a\0b", 1 << 60), (f"{'secret' * 9}.{EVIL}", 443)]  # fmt: skip
+    for host, port in places:
+        asked = await agent.open("tunnel", host=host, port=port)
+        await asked.data(STDIN, b"\x16\x03\x01" + bytes(50_000))
+        said = await word(asked)
+        assert isinstance(said, Fail), (host, port)
+        assert said.code == "denied", (host, port)
+        assert said.message.isprintable()
+    denied = life._inside.denials.since(0)
+    assert sum(one.count for one in denied) == len(places)
+    assert all(one.host.isprintable() for one in denied)
+    untouched(world)
+    control = await cells.manager.open(Policy(network=(Rule(host="raw.example.com", ports=[TCP], protocol="tcp"),)))
+    assert isinstance(
+        await word(await cells.boundary.cells[control.id].agent.open("tunnel", host="raw.example.com", port=TCP)), Event
+    )
+    await cells.manager.close()

@@ -30,6 +30,9 @@ WEB = Rule(host="web.example.com", ports=[80], protocol="http")
 WARM = 300
 """Requests before the first look: until then pools, caches and allocators grow."""
 
+BATCH = 500
+"""Requests in one run."""
+
 GROWTH = 6 * 2**20
 """Bytes of memory that a process may have more of after all of them: an allocator's own, and a table's next size. With 10,000
 requests, a leak of 700 bytes in each is seen."""
@@ -108,7 +111,7 @@ async def look(life: RecordedLife, house: House, world: World) -> Look:
 
 
 async def test_requests_leave_nothing_behind(world: World) -> None:
-    await leave_nothing(world, 500)
+    await leave_nothing(world, BATCH)
 
 
 @pytest.mark.soak
@@ -123,8 +126,11 @@ async def leave_nothing(world: World, requests: int) -> None:
         await cell(life, REQUESTS)
         assert (await life.execute(f"print(many({WARM}))", timeout=60)).stdout == f"{WARM}\n"
         before = await look(life, house, world)
-        done = await life.execute(f"print(many({requests}))", timeout=800)
-        assert done.stdout == f"{requests}\n", done
+        for _ in range(requests // BATCH):  # in runs that do not use up their CPU time
+            done = await life.execute(f"print(many({BATCH}))", timeout=120)
+            assert done.stdout == f"{BATCH}\n", done
+            for canary in world.canaries.values():
+                canary.visits[:] = [visit for visit in canary.visits if not visit.over.is_set()]
         after = await look(life, house, world)
         counts = before.counts()
         more = {
