@@ -97,6 +97,26 @@ def test_there_is_an_end_to_wildcards_and_to_names() -> None:
         names.address(f"e{MAX_NAMES - 1}.example")
 
 
+def test_where_every_name_exists_they_are_as_few_as_under_a_wildcard() -> None:
+    names = Names(Clock())
+    names.replace({"a.example": (5,)}, (80, 443))
+    assert names.learning
+    assert names.ports("a.example") == (5, 80, 443)
+    assert names.ports("anything.at.all.example") == names.ports("db") == (80, 443)
+    for host in ("", "*", ".", "a..example", "a\\032.example", f"{'l' * 64}.example", ".".join(["l" * 60] * 5), "10.1.2.3", "1.2",
+                 "0x7f.0x1", "a.0x1f", "1.0.0.127.in-addr.arpa", "\u0430.example"):  # fmt: skip
+        assert names.ports(host) == (), host
+    assert names.address("a.example")
+    for number in range(WILD_PER_MINUTE):
+        names.address(f"n{number}.example")
+    with pytest.raises(Exhausted, match="a minute"):
+        names.address("late.example")
+    names.replace({"a.example": (5,)})
+    assert not names.learning
+    assert names.ports("n0.example") == ()
+    assert names.host("127.64.0.2") is None
+
+
 def test_lines_of_the_same_host_are_one() -> None:
     found = checked([{"host": "a.example", "ports": [443, 80]}, {"host": "a.example", "ports": [80, 8080]}])
     assert found == {"a.example": (443, 80, 8080)}

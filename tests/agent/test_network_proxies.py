@@ -187,13 +187,13 @@ async def test_socks_says_no_in_its_own_language(connected: Host) -> None:
     code = r"""
 found = [ord(socks(one)[3]) for one in (
     request("a.example", 443, 2), request("a.example", 443, 3), request("a.example", 0), request("", 443),
-    request("a b.example", 443), request("a\n.example", 443), b"\5\1\0\7xxxxxx",
+    request("a b.example", 443), request("a\n.example", 443), b"\5\1\0\7xxxxxx", request("a.example..", 443),
 )]
 found.append(talk(1080, b"\5\1\2"))
 found.append(talk(1080, b"\4\1\0\x50\x7f\0\0\1\0"))
 print(json.dumps(found))
 """
-    assert await talked(connected, code) == [7, 7, 1, 1, 1, 1, 8, "\5\xff", ""]
+    assert await talked(connected, code) == [7, 7, 1, 1, 1, 1, 8, 1, "\5\xff", ""]
     assert connected.taken == []
     for code_, expected in (("denied", 2), ("unreachable", 4)):
         connected.serve = refuse(code_, "no")

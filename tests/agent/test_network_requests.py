@@ -87,6 +87,8 @@ def test_a_body_has_a_length() -> None:
         # the line
         ["GET / HTTP/1.1", "Host: a.example"],
         ["OPTIONS * HTTP/1.1", "Host: a.example"],
+        ["GET http://a.example../ HTTP/1.1", "Host: a.example.."],
+        ["CONNECT a.example..:443 HTTP/1.1", "Host: a.example..:443"],
         ["GET  http://a.example/ HTTP/1.1", "Host: a.example"],
         ["GET http://a.example/ HTTP/1.1 ", "Host: a.example"],
         [" GET http://a.example/ HTTP/1.1", "Host: a.example"],

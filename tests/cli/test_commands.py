@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,19 @@ def test_each_kind_of_failure_has_its_exit_code_and_its_line(
     assert done.returncode == code, done.stderr
     assert line in done.stderr
     assert 'Traceback (most recent call last):\n  File "/' not in done.stderr
+
+
+def test_to_learn_prints_the_rules_that_the_code_needs(dayfly: Dayfly) -> None:
+    code = (
+        "import urllib.request as u\n"
+        "try: u.urlopen('http://web.example.com/').read()\n"
+        "except OSError as error: print(error)"
+    )
+    done = dayfly("run", *IMAGE, "--learn", "-c", code)
+    assert (done.returncode, done.stdout) == (0, "HTTP Error 403: Forbidden\n")
+    rules = tomllib.loads(done.stderr[done.stderr.index("[[network]]") :])
+    assert rules == {"network": [{"host": "web.example.com", "ports": [80], "protocol": "http"}]}
+    assert dayfly("run", *IMAGE, "--learn", "--allow", "a.example.com", "-c", "1").returncode == 2
 
 
 def test_what_was_denied_is_told_at_the_end(dayfly: Dayfly) -> None:

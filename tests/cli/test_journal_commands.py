@@ -6,12 +6,14 @@ import json
 import os
 import shutil
 import sqlite3
+import tomllib
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from dayfly.journal import Journal, Signer
+from dayfly.policy import Policy
 from tests.cli.leftovers import Dayfly
 
 ANNA, BERT = "a" * 32, "b" * 32
@@ -173,3 +175,76 @@ def test_a_backup_that_cannot_be_written_leaves_nothing(home: Path, dayfly: Dayf
     assert dayfly("backup", str(tmp_path / "backup")).returncode == 4
     assert not (tmp_path / "backup").exists()
     assert dayfly("backup", str(tmp_path / "nothing" / "backup")).returncode == 4
+
+
+def append_egress(home: Path) -> None:
+    denied = {
+        "host": "api.example.com",
+        "port": 443,
+        "code": "not_listed",
+        "claimed": False,
+        "began": "tls",
+        "count": 3,
+    }
+    hostile = {"host": "\x1b[2J\u202e\n[[network]]", "port": 443, "code": "not_listed", "claimed": True, "count": 1}
+    used = {
+        "host": "web.example.com",
+        "port": 80,
+        "rule": 1,
+        "address": "93.184.216.34",
+        "why": "done",
+        "count": 1,
+        "sent": 5,
+        "received": 7,
+    }
+    with closing(Journal(home / "journal.db", Signer.load(home / "journal.key"))) as journal:
+        for facts in (denied, denied | {"count": 1}, hostile):
+            journal.append(ANNA, "egress.denied", facts, tenant="anna")
+        for _ in range(2):
+            journal.append(ANNA, "egress.used", used, tenant="anna")
+        journal.append(ANNA, "egress.more", {"count": 9}, tenant="anna")
+        other = denied | {"host": "other.example.com"}
+        journal.append(BERT, "egress.denied", other, tenant="bert").result(5)
+
+
+def test_what_was_asked_of_the_network_is_summed_up(home: Path, dayfly: Dayfly) -> None:
+    append_egress(home)
+    done = dayfly("journal", "egress", ANNA)
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert [ANNA, "anna", "api.example.com", "443", "-", "denied:", "not_listed", "0", "0", "4"] in rows
+    assert [ANNA, "anna", "web.example.com", "80", "1", "used:", "done", "10", "14", "2"] in rows
+    assert "other.example.com" not in done.stdout
+    assert done.stdout.replace("\n", "").isprintable()
+    assert "9 more" in done.stderr
+    found = [json.loads(line) for line in dayfly("journal", "egress", "--json", "--tenant", "bert").stdout.splitlines()]
+    assert [(one["sandbox"], one["host"], one["denied"], one["count"]) for one in found] == [
+        (BERT, "other.example.com", True, 3)
+    ]
+    assert dayfly("journal", "egress", "--days", "0").stdout == "", "all of it is older"
+    assert len(dayfly("journal", "egress", "--days", "1").stdout.splitlines()) == 5
+    assert dayfly("journal", "egress", "c" * 32).returncode == 2
+
+
+def test_the_rules_that_would_have_allowed_it_are_ready_to_paste(home: Path, dayfly: Dayfly) -> None:
+    append_egress(home)
+    done = dayfly("journal", "egress", "--suggest")
+    assert done.returncode == 0
+    assert done.stdout.replace("\n", "").isprintable()
+    found = tomllib.loads(done.stdout)["network"]
+    assert found == [{"host": f"{name}.example.com", "ports": [443], "protocol": "tls"} for name in ("api", "other")]
+    assert Policy.model_validate({"network": found})
+    assert "[[network]]" in done.stdout.splitlines(), "in lines of its own"
+    alone = tomllib.loads(dayfly("journal", "egress", ANNA, "--suggest").stdout)["network"]
+    assert [rule["host"] for rule in alone] == ["api.example.com"]
+
+
+def test_a_flood_in_the_journal_is_a_bounded_list(home: Path, dayfly: Dayfly) -> None:
+    with closing(Journal(home / "journal.db", Signer.load(home / "journal.key"))) as journal:
+        for number in range(2500):
+            facts = {"host": f"n{number}.example.com", "port": 443, "code": "not_listed", "claimed": False, "count": 1}
+            done = journal.append(ANNA, "egress.denied", facts, tenant="anna")
+        done.result(30)
+    listed = dayfly("journal", "egress")
+    assert len(listed.stdout.splitlines()) == 2001
+    assert "500 more" in listed.stderr
+    assert len(tomllib.loads(dayfly("journal", "egress", "--suggest").stdout)["network"]) == 256

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -242,3 +243,13 @@ def test_other_languages_on_a_pipe_run_as_one() -> None:
         "for i in 1 2\ndo echo $i\ndone\n"
     ]
     assert list(statements("bash", iter(["", " "]))) == []
+
+
+def test_to_learn_is_a_network_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text('network = "learn"\n')
+    nothing: dict[str, Any] = {"image": None, "timeout": None, "memory": None, "cpus": None}
+    assert policy_of(file, **nothing).network == policy_of(None, **nothing, learn=True).network == "learn"
+    for given in ({"learn": True}, {}):
+        with pytest.raises(InputError, match="to learn is"):
+            policy_of(file, **nothing, allow=["a.example.com"], **given)

@@ -149,6 +149,9 @@ async def test_traffic_and_denials_are_in_the_journal_and_a_flood_is_few_entries
         assert isinstance(life, RecordedLife)
         assert (await cell(life, AGAIN + "; " + AGAIN)).stdout == "True\nTrue\n"
         await cell(life, f"connect('inward.example.com', {TCP}).recv(1)")
+        await until(lambda: tenants.tally.connections == 2)
+        assert (tenants.tally.sent, tenants.tally.received) == (10, 10)
+        assert tenants.tally.denied == {("private_address", False): 1}
         flood = await cell(
             life,
             "asking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"

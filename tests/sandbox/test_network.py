@@ -14,7 +14,7 @@ import pytest
 from dayfly.egress.client import Closed, EgressDenied, EgressUnreachable
 from dayfly.egress.verdict import Denied
 from dayfly.errors import HostError, SandboxEnded
-from dayfly.network import Rule, environment_for
+from dayfly.network import LEARN_PORTS, Rule, environment_for
 from dayfly.policy import Policy
 from dayfly.sandbox import Life
 from dayfly.sandbox.denials import KEPT, Denials
@@ -440,3 +440,72 @@ def test_a_run_hears_of_the_last_denials_only() -> None:
         denials.add(Denial(f"{number}", 1, "not_listed", "", ""))
     assert len(denials.since(mark)) == KEPT
     assert len(told) == 2 * KEPT + 1
+
+
+# --- learning -----------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def learning(told: list[Any]) -> AsyncIterator[tuple[Life, MemoryWay, Any]]:
+    async def script(asked: Asked) -> None:
+        told.append(asked.params)
+        await asked.finish()
+
+    way = MemoryWay(lambda host, port: EgressDenied(Denied(host, port, "not_listed", "no rule names it", "ask")))
+    async with living(script) as (life, cell):
+        await life.set_network("learn", way)  # type: ignore[arg-type]
+        yield life, way, cell.agent
+
+
+async def test_to_learn_no_rule_is_told_to_the_gateway_and_every_name_inside() -> None:
+    told: list[Any] = []
+    async with learning(told) as (life, way, _):
+        assert way.admitted == [()]
+        assert told == [{"names": [], "authority": None, "env": environment_for("learn"), "learn": list(LEARN_PORTS)}]
+        assert life.policy.network == "learn"
+
+
+@pytest.mark.parametrize(
+    ("said", "began"),
+    [
+        ((b"\x16\x03\x01\x02",), "tls"),
+        ((b"G", b"ET / HTTP/1.1\r\n"), "http"),
+        ((bytes([0, 0, 0, 8, 4, 210, 22, 47]),), "postgres"),
+        ((b"SSH-2.0-OpenSSH_9.2\r\n",), "other"),
+        ((b"hi", None), "other"),
+        ((None,), None),
+    ],
+)
+async def test_what_a_connection_looked_like_is_in_its_denial(
+    said: tuple[bytes | None, ...], began: str | None
+) -> None:
+    async with learning([]) as (life, way, agent):
+        asked = await agent.open("tunnel", host="a.example.com", port=443)
+        for data in said:
+            await (asked.send(Eof(STDIN)) if data is None else asked.data(STDIN, data))
+        answer = await word(asked)
+        assert isinstance(answer, Fail)
+        assert answer.code == "denied"
+        assert "network = 'learn'" in answer.message
+        (denial,) = life._inside.denials.since(0)
+        assert (denial.host, denial.port, denial.code, denial.began) == ("a.example.com", 443, "not_listed", began)
+        assert way.asked == [("a.example.com", 443)]
+
+
+async def test_a_client_that_leaves_while_it_is_looked_at_is_forgotten() -> None:
+    async with learning([]) as (_, way, agent):
+        asked = await agent.open("tunnel", host="a.example.com", port=443)
+        await asked.send(Cancel())
+        other = await agent.open("tunnel", host="b.example.com", port=443)
+        await other.data(STDIN, b"\x16\x03\x01")
+        assert isinstance(await word(other), Fail)
+        assert way.asked == [("b.example.com", 443)]
+
+
+async def test_rules_after_learning_are_rules() -> None:
+    told: list[Any] = []
+    async with learning(told) as (life, way, _):
+        await life.set_network(RULES, way)  # type: ignore[arg-type]
+        assert way.admitted == [(), RULES]
+        assert told[-1] == {"names": names_of(RULES), "authority": None, "env": environment_for(RULES)}
+        assert life.policy.network == RULES

@@ -30,6 +30,7 @@ ROW = {
     "remedy": "ask whoever runs this sandbox to add a rule for it, or go without",
     "claimed": True,
     "count": 1,
+    "began": None,
 }
 
 
@@ -109,6 +110,38 @@ def test_the_journal_has_changes_and_denials(open_house: House, client: httpx.Cl
     assert {(one["host"], one["code"], one["claimed"]) for one in told["egress.denied"]} == {
         ("other.example.com", "not_listed", True)
     }
+
+
+def test_numbers_for_prometheus_say_what_was_denied(client: httpx.Client, sandbox: str) -> None:
+    """And how much has passed, without anybody's name."""
+
+    def counted(text: str) -> float:
+        rows = [line for line in text.splitlines() if 'code="not_listed"' in line and 'claimed="true"' in line]
+        return sum(float(line.rpartition(" ")[2]) for line in rows if line.startswith("dayfly_egress_denied_total"))
+
+    before = counted(client.get("/metrics").text)
+    client.post(f"{sandbox}/executions", json={"code": ONE})
+    text = client.get("/metrics").text
+    assert counted(text) >= before + 1
+    assert "dayfly_egress_connections_total" in text
+    assert all(f'dayfly_egress_bytes_total{{direction="{way}"}}' in text for way in ("sent", "received"))
+    assert "example.com" not in text
+
+
+def test_everybody_may_learn_over_http(client: httpx.Client) -> None:
+    with sandbox_of(client, {**TINY, "network": "learn"}) as path:
+        assert client.get(path).json()["policy"]["network"] == "learn"
+        code = (
+            "import socket\npeer = socket.create_connection(('other.example.com', 80))\n"
+            "peer.sendall(b'GET / HTTP/1.1\\r\\n\\r\\n'); print(peer.recv(12))"
+        )
+        done = client.post(f"{path}/executions", json={"code": code}).json()
+        assert done["stdout"] == "b'HTTP/1.1 403'\n", done
+        assert {
+            (one["host"], one["port"], one["code"], one["began"]) for one in done["denied"] if not one["claimed"]
+        } == {("other.example.com", 80, "not_listed", "http")}
+        assert client.put(f"{path}/network", json={"network": "none"}).json()["policy"]["network"] == "none"
+        assert client.put(f"{path}/network", json={"network": "learn"}).json()["policy"]["network"] == "learn"
 
 
 def test_no_rule_over_http_may_be_private_because_every_name_may_be_named(client: httpx.Client) -> None:

@@ -13,7 +13,7 @@ from dayfly.server import load_configuration
 from dayfly.server.reach import Reach
 
 INJECT = {"secret": "crm"}
-OBJECTS = {"bucket": "b", "endpoint": "https://store.example.com", "credentials": "crm"}
+OBJECTS = {"bucket": "lake", "prefix": "data/", "endpoint": "https://store.example.com", "credentials": "crm"}
 PACKAGES = {"packages": {"python": ["six"]}}
 
 LISTED: dict[str, Any] = {"names": ["API.example.com.", "*.example.org", "db"], "private": ["10.0.0.0/8"]}

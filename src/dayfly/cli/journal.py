@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -82,6 +83,42 @@ def tail(
 def show(chain: Chain, as_json: AsJson = False, config: ConfigFile = None) -> int:
     """All entries of one sandbox."""
     _show(_found(_reader(_places(config)), chain), as_json)
+    return Ending.OK
+
+
+@journal.command("egress")
+@guarded
+def egress(
+    chain: Annotated[str | None, typer.Argument(metavar="[ID]", help="One sandbox's id.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="One tenant's sandboxes.")] = None,
+    days: Annotated[float | None, typer.Option(min=0, help="No older than that.")] = None,
+    suggest: Annotated[
+        bool, typer.Option("--suggest", help="Print the rules that would have allowed what was denied, as TOML.")
+    ] = False,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> int:
+    """What was asked of the network: used and denied, by which rule or why, with bytes."""
+    from dayfly.cli.egress import KINDS, Sums, asked, table
+    from dayfly.manager.budget import DAY
+
+    reader = _reader(_places(config))
+    if chain is not None:
+        _known(reader, chain)
+    since = 0 if days is None else int((time.time() - days * DAY) * 1e9)
+    sums = Sums(reader.entries(chain, tenant=tenant, kinds=KINDS, since=since))
+    if suggest:
+        from dayfly.cli.registries import registries
+        from dayfly.network import suggestion
+
+        say("\n".join(suggestion(asked(sums), registries())))
+    elif as_json:
+        for one in sums:
+            say(json.dumps(asdict(one)))
+    else:
+        show_table(table(sums))
+    if sums.beyond:
+        note(f"{sums.beyond} more were counted and are not listed; name a sandbox, a tenant or --days")
     return Ending.OK
 
 
@@ -223,10 +260,14 @@ def _reader(places: Places) -> Reader:
 
 
 def _found(reader: Reader, chain: str) -> list[Stored]:
-    found = list(reader.entries(chain))
-    if not found:
+    _known(reader, chain)
+    return list(reader.entries(chain))
+
+
+def _known(reader: Reader, chain: str) -> None:
+    """Raises ``InputError`` where the journal has nothing of it."""
+    if next(reader.entries(chain), None) is None:
         raise InputError(f"the journal knows of no {chain!a:.80}", remedy="see: dayfly journal tail")
-    return found
 
 
 def _show(rows: list[Stored], as_json: bool) -> None:

@@ -19,6 +19,7 @@ __all__ = [
     "Cpus",
     "Env",
     "ImageName",
+    "Learn",
     "Memory",
     "PolicyFile",
     "Timeout",
@@ -45,6 +46,11 @@ Allow = Annotated[
     ),
 ]
 
+Learn = Annotated[
+    bool,
+    typer.Option("--learn", help="Deny all connections, and print the rules that would have allowed them."),
+]
+
 _OPTIONS = {"memory": "--memory", "cpus": "--cpus", "run_seconds": "--timeout"}
 _MARGIN = 60.0  # seconds of lifetime around a long run, for what goes in before and comes out after
 _POLICY_CAP = 1024 * 1024  # bytes of a policy file: more is a mistake
@@ -58,6 +64,7 @@ def policy_of(
     memory: str | None,
     cpus: float | None,
     allow: list[str] | None = None,
+    learn: bool = False,
 ) -> Policy:
     """The policy in ``file`` (or the defaults), changed by the options. Raises ``PolicyError`` or ``InputError``."""
     data = expanded(_read(file), file.parent) if file else {}
@@ -68,6 +75,12 @@ def policy_of(
     limits.update({name: value for name, value in given.items() if value is not None})
     if image is not None:
         data["image"] = image
+    if learn:
+        data["network"] = "learn"
+    if allow and data.get("network") == "learn":
+        raise InputError(
+            "to learn is to reach nothing, and --allow names what may be reached", remedy="choose one of the two"
+        )
     if allow:
         data["network"] = _both(data.get("network", "none"), [rule for item in allow for rule in rules_of(item)])
     policy = _parse(data, file, {_OPTIONS[name]: name for name, value in given.items() if value is not None})

@@ -21,6 +21,7 @@ from dayfly.cli.options import (
     Cpus,
     Env,
     ImageName,
+    Learn,
     Memory,
     PolicyFile,
     Timeout,
@@ -29,7 +30,7 @@ from dayfly.cli.options import (
     policy_of,
 )
 from dayfly.cli.saving import Saved, Saver, checked_directory
-from dayfly.cli.screen import Screen, tell_cautions, tell_denials, tell_limits, tell_outcome
+from dayfly.cli.screen import Screen, tell_cautions, tell_denials, tell_limits, tell_outcome, tell_suggestion
 from dayfly.errors import InputError
 from dayfly.limits import MIB
 from dayfly.policy import Policy
@@ -64,6 +65,7 @@ def run(
     image: ImageName = None,
     policy: PolicyFile = None,
     allow: Allow = None,
+    learn: Learn = False,
     verbose: Verbose = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON instead of the output.")] = False,
     explain: Annotated[
@@ -74,7 +76,7 @@ def run(
 
     Hidden files are not brought back, nor anything but regular files.
     """
-    rules = policy_of(policy, image=image, timeout=timeout, memory=memory, cpus=cpus, allow=allow)
+    rules = policy_of(policy, image=image, timeout=timeout, memory=memory, cpus=cpus, allow=allow, learn=learn)
     if explain:
         return _explain(rules)
     source = _source(file, code, language)
@@ -88,6 +90,8 @@ def run(
         say(json.dumps(_as_json(execution, saved)))
     else:
         _tell(execution, saved, out, verbose)
+        if rules.network == "learn":
+            tell_suggestion(execution.denied)
     return ending_of(execution)
 
 

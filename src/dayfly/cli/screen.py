@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import Literal, TextIO
+from typing import TextIO
 
 from dayfly.cli.endings import note, writing
 from dayfly.cli.printable import LineKeeper
 from dayfly.cli.registries import registries
 from dayfly.cli.saving import SAVABLE
-from dayfly.network import Grants, lint
+from dayfly.network import Asked, Network, lint, suggestion
 from dayfly.spec import Denial, Enforcement, Execution, ExecutionError, LimitReport, Outcome, Result
 
-__all__ = ["Screen", "tell_cautions", "tell_denials", "tell_limits", "tell_outcome"]
+__all__ = ["Screen", "tell_cautions", "tell_denials", "tell_limits", "tell_outcome", "tell_suggestion"]
 
 MOST_DENIALS = 20
 """Told of one run: a program that tries every name there is should not scroll its own output away."""
@@ -100,7 +100,7 @@ def tell_outcome(execution: Execution) -> None:
         note("; ".join(parts))
 
 
-def tell_cautions(rules: Literal["none"] | Grants) -> None:
+def tell_cautions(rules: Network) -> None:
     """A line for each thing that whoever wrote the rules should know."""
     for told in dict.fromkeys(f"{one.host}: {one.reason} {one.remedy}" for one in lint(rules, registries=registries())):
         _note_line(f"note: {told}")
@@ -114,6 +114,12 @@ def tell_denials(denied: tuple[Denial, ...]) -> None:
         _note_line(f"denied: {place}: {one.reason}{times}")
     if len(denied) > MOST_DENIALS:
         note(f"denied: {len(denied) - MOST_DENIALS} more, which --json lists")
+
+
+def tell_suggestion(denied: tuple[Denial, ...]) -> None:
+    """The rules that would have allowed it, as lines of TOML."""
+    asked = [Asked(one.host, one.port, one.code, one.began, one.count) for one in denied]
+    note("\n".join(suggestion(asked, registries())))
 
 
 def _note_line(text: str) -> None:

@@ -6,9 +6,9 @@ All of it is asyncio, on one loop. Text from inside is hostile; it is decoded on
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-from dayfly.network import Grants
+from dayfly.network import Network
 from dayfly.policy import Policy
 from dayfly.spec import (
     EndReason,
@@ -176,7 +176,7 @@ class Opener(Protocol):
         """Stop it with its memory: its backend has ended with the reason ``PAUSED``."""
         ...
 
-    async def set_network(self, sandbox: str, rules: Literal["none"] | Grants) -> None:
+    async def set_network(self, sandbox: str, rules: Network) -> None:
         """What it may reach from now on: its backend's ``policy`` says so."""
         ...
 

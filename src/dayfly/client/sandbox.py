@@ -252,7 +252,7 @@ class AsyncSandbox:
                 error.remedy = error.remedy or f"this image has {', '.join(backend.languages)}"
                 raise
 
-    async def set_network(self, rules: Literal["none"] | Sequence[Rule | Mapping[str, Any]]) -> None:
+    async def set_network(self, rules: Literal["none", "learn"] | Sequence[Rule | Mapping[str, Any]]) -> None:
         """What code may reach from now on, instead of what it could before: what ``Policy`` takes as ``network``, and nothing
         else, so ``"none"`` or an empty list takes all away. Connections that no rule allows any more have ended when this
         returns; those that are still allowed go on, and bytes that were counted stay counted.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,13 +140,24 @@ class Reader:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def entries(self, chain: str | None = None, *, after: int = 0, tenant: str | None = None) -> Iterator[Stored]:
-        """Of one chain or of all, of one tenant or of all, in the order of writing, with an id above ``after``."""
+    def entries(
+        self,
+        chain: str | None = None,
+        *,
+        after: int = 0,
+        tenant: str | None = None,
+        kinds: Sequence[str] = (),
+        since: int = 0,
+    ) -> Iterator[Stored]:
+        """Of one chain or of all, of one tenant or of all, of some kinds or of all, in the order of writing, with an id above
+        ``after``, written at ``since`` (nanoseconds since 1970) or later."""
         wanted = {name: value for name, value in (("chain", chain), ("tenant", tenant)) if value is not None}
         which = "".join(f" AND {name} = ?" for name in wanted)
-        query = f"SELECT {_COLUMNS} FROM entries WHERE id > ?{which} ORDER BY id"  # noqa: S608 - constants
+        if kinds:
+            which += f" AND kind IN ({', '.join('?' * len(kinds))})"
+        query = f"SELECT {_COLUMNS} FROM entries WHERE id > ? AND at >= ?{which} ORDER BY id"  # noqa: S608 - constants
         with closing(open_for_reading(self._path)) as connection:
-            for row in connection.execute(query, (after, *wanted.values())):
+            for row in connection.execute(query, (after, since, *wanted.values(), *kinds)):
                 yield stored(row)
 
     def contents(self, entry: int) -> list[Content]:

@@ -5,6 +5,7 @@ from dayfly.manager.manager import ImageLease, ImageSource, Manager, embedded
 from dayfly.manager.paused import Paused, Records
 from dayfly.manager.registry import Registration
 from dayfly.manager.shelf import Shelf
+from dayfly.manager.tally import Tally
 from dayfly.manager.templates import Template
 from dayfly.manager.tenants import Tenants, TenantUsage
 
@@ -19,6 +20,7 @@ __all__ = [
     "Records",
     "Registration",
     "Shelf",
+    "Tally",
     "Template",
     "TenantUsage",
     "Tenants",

@@ -32,7 +32,7 @@ def opening(made: Registration) -> dict[str, object]:
 def _described(policy: Policy) -> dict[str, object]:
     """All of it that an entry has room for."""
     found = policy.model_dump(mode="json", exclude={"mounts"})
-    if policy.network != "none" and len(json.dumps(found["network"])) > MAX_RULES:
+    if not isinstance(policy.network, str) and len(json.dumps(found["network"])) > MAX_RULES:
         found["network"] = destinations(policy.network)
     return found
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 from dayfly.boundaries.base import Boundary
 from dayfly.errors import HostError, InputError, NoSuchSandbox, PolicyError, SandboxEnded, SnapshotMismatch
@@ -21,8 +21,9 @@ from dayfly.manager.pauses import Pauses, whole
 from dayfly.manager.recorded import RecordedLife
 from dayfly.manager.shelf import Shelf
 from dayfly.manager.spares import Spares
+from dayfly.manager.tally import Tally
 from dayfly.manager.templates import PRESTART, Template
-from dayfly.network import Grants
+from dayfly.network import Network
 from dayfly.policy import Policy
 from dayfly.sandbox import Suspended
 from dayfly.spec import EndReason, Image, Mount, SandboxSpec
@@ -84,6 +85,7 @@ class Manager:
         self._shares: dict[RecordedLife, Share] = {}
         self._spares: dict[str, Spares] = {}
         self._outlet = outlet or Outlet()
+        self.tally = Tally()
         self._sweeping = asyncio.Lock()
         self._swept = False
         self._closed = False
@@ -184,7 +186,7 @@ class Manager:
         """See ``Pauses.pause``."""
         return await self.pauses.pause(self._life(sandbox), owner, seconds=seconds, most=most)
 
-    async def set_network(self, sandbox: str, rules: Literal["none"] | Grants) -> None:
+    async def set_network(self, sandbox: str, rules: Network) -> None:
         """What a live one may reach from now on, as ``Policy`` has accepted it; see ``NetworkCalls.set_network``. To the end,
         even if the caller is cancelled. Raises ``NoSuchSandbox``, ``SandboxEnded``, ``HostError``, ``JournalUnwritable``."""
         life = self._life(sandbox)
@@ -267,6 +269,7 @@ class Manager:
         except BaseException:
             lease.close()
             raise
+        life.tally = self.tally
         self._keep(life, lease)
         return life
 

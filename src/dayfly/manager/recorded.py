@@ -9,16 +9,17 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Literal
 
 from dayfly.egress.client import Closed, Requested
 from dayfly.errors import DayflyError, SandboxEnded
 from dayfly.manager.ledger import Record
 from dayfly.manager.paused import NOBODY, Owner
+from dayfly.manager.tally import Tally
 from dayfly.manager.traffic import Traffic
 from dayfly.network import Grants
 from dayfly.sandbox import ExecutionSink, Life, WayOut
-from dayfly.spec import Execution, ProcessResult, Result
+from dayfly.spec import Denial, Execution, ProcessResult, Result
 
 __all__ = ["RecordedLife"]
 
@@ -132,7 +133,8 @@ class RecordedLife(Life):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._traffic = Traffic()
-        self._inside.denials.tell = self._traffic.denied
+        self._inside.denials.tell = self._denied
+        self.tally = Tally()
 
     def keep_record(self, record: Record, runs: int = 0) -> None:
         """From now on. A record that keeps nothing costs nothing."""
@@ -141,9 +143,14 @@ class RecordedLife(Life):
         if self.record is not None:
             self._traffic.keep_in(self.record)
 
+    def _denied(self, denial: Denial) -> None:
+        self._traffic.denied(denial)
+        self.tally.add_denied(denial)
+
     def used(self, closed: Closed) -> None:
         """See ``NetworkCalls.used``."""
         self._traffic.closed(closed)
+        self.tally.add_closed(closed)
 
     def requested(self, requested: Requested) -> None:
         """See ``NetworkCalls.requested``."""
@@ -240,7 +247,7 @@ class RecordedLife(Life):
         self._note_first("file.removed", {"path": str(path), "recursive": bool(options.get("recursive"))})
         return await super().remove(path, **options)
 
-    async def set_network(self, rules: Grants, way: WayOut) -> None:
+    async def set_network(self, rules: Literal["learn"] | Grants, way: WayOut) -> None:
         """See ``NetworkCalls.set_network``."""
         self._note_first("network.changed", destinations(rules))
         await super().set_network(rules, way)
@@ -305,8 +312,10 @@ def names_of(env: Mapping[str, str]) -> list[str]:
     return found
 
 
-def destinations(rules: Grants) -> dict[str, Any]:
+def destinations(rules: Literal["learn"] | Grants) -> dict[str, Any]:
     """What rules grant: all that an entry has room for, and how many they are."""
+    if rules == "learn":
+        return {"count": 0, "rules": [], "learn": True}
     found: list[dict[str, Any]] = []
     room = MAX_NAMES
     for rule in rules:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Literal
 
 from dayfly.boundaries.base import CellEnd
 from dayfly.errors import AdmissionRefused, DayflyError, HostError, ImageNotFound, SandboxEnded, SnapshotMismatch
@@ -26,7 +25,7 @@ from dayfly.manager.recorded import RecordedLife
 from dayfly.manager.registry import Registration, Registry
 from dayfly.manager.requests import Requests
 from dayfly.manager.templates import Template
-from dayfly.network import Grants
+from dayfly.network import Network
 from dayfly.policy import Policy
 from dayfly.spec import EndReason
 
@@ -69,6 +68,7 @@ class Tenants:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._manager = manager
+        self.tally = manager.tally
         self._admission = admission
         self._allowance_of = allowance_of
         self._ledger = Ledger(journal)
@@ -267,7 +267,7 @@ class Tenants:
         registration.life.extend(seconds)
         self._note(registration, "sandbox.extended", {"seconds": seconds})
 
-    async def set_network(self, registration: Registration, rules: Literal["none"] | Grants) -> None:
+    async def set_network(self, registration: Registration, rules: Network) -> None:
         """What it may reach from now on. Raises ``SandboxEnded``, ``HostError``, ``JournalUnwritable``."""
         registration.require_live()  # nobody's end waits for this: the agent has to answer
         await self._manager.set_network(registration.life.id, rules)

@@ -43,6 +43,8 @@ class Traffic:
 
     def denied(self, denial: Denial) -> None:
         facts = {"host": denial.host, "port": denial.port, "code": denial.code, "claimed": denial.claimed}
+        if denial.began is not None:
+            facts["began"] = denial.began
         self._add("egress.denied", facts, count=denial.count)
 
     def closed(self, closed: Closed) -> None:

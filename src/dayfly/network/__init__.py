@@ -6,19 +6,24 @@ from dayfly.network.advice import Caution, lint
 from dayfly.network.environment import environment_for, environment_of_change
 from dayfly.network.grant import Grant, Place
 from dayfly.network.inject import SHORTEST_REDACTED, Inject, secret_name
+from dayfly.network.learn import LEARN_PORTS, Beginning, beginning
 from dayfly.network.listing import MOST_RULES, AnyRule, Grants, Network, parse_network
 from dayfly.network.objects import Objects, ObjectsRule
 from dayfly.network.packages import PACKAGES_HOST, Packages, PackagesRule
 from dayfly.network.ranges import PRIVATE_RANGES, private_range, within
 from dayfly.network.rule import MOST_PORTS, Protocol, Rule, host_pattern
+from dayfly.network.suggestion import Asked, suggestion
 
 __all__ = [
+    "LEARN_PORTS",
     "MOST_PORTS",
     "MOST_RULES",
     "PACKAGES_HOST",
     "PRIVATE_RANGES",
     "SHORTEST_REDACTED",
     "AnyRule",
+    "Asked",
+    "Beginning",
     "Caution",
     "Grant",
     "Grants",
@@ -31,6 +36,7 @@ __all__ = [
     "Place",
     "Protocol",
     "Rule",
+    "beginning",
     "environment_for",
     "environment_of_change",
     "host_pattern",
@@ -38,5 +44,6 @@ __all__ = [
     "parse_network",
     "private_range",
     "secret_name",
+    "suggestion",
     "within",
 ]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
-from dayfly.network.listing import Grants
+from dayfly.network.listing import Network
 from dayfly.network.rule import Rule
 from dayfly.shared_hosts import shared_by_many
 
@@ -23,9 +22,9 @@ class Caution:
     remedy: str
 
 
-def lint(rules: Literal["none"] | Grants, *, registries: Collection[str] = ()) -> tuple[Caution, ...]:
+def lint(rules: Network, *, registries: Collection[str] = ()) -> tuple[Caution, ...]:
     """Cautions about rules that ``Policy`` has accepted, in their order. ``registries``: names of hosts that take packages."""
-    if rules == "none":
+    if isinstance(rules, str):
         return ()
     by_host: dict[tuple[str, int], int] = {
         (rule.host, port): at for at, rule in enumerate(rules) if isinstance(rule, Rule) for port in rule.ports

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
-from dayfly.network.listing import Grants
+from dayfly.network.listing import Network
 
 __all__ = ["environment_for", "environment_of_change"]
 
@@ -30,17 +29,17 @@ _AS_IF_UNSET = {"UV_HTTP_RETRIES": "3", "npm_config_fetch_retries": "2"}
 """These programs' own defaults. The others take an empty value for none."""
 
 
-def environment_for(network: Literal["none"] | Grants) -> Mapping[str, str]:
+def environment_for(network: Network) -> Mapping[str, str]:
     """What everything inside is given, before the image's and the caller's own variables, which may say otherwise."""
     if network == "none":
         return dict(_NONE)
     found = dict(_RULES)
-    for rule in network:
+    for rule in () if network == "learn" else network:
         found.update(rule.environment)
     return found
 
 
-def environment_of_change(before: Literal["none"] | Grants, after: Literal["none"] | Grants) -> Mapping[str, str]:
+def environment_of_change(before: Network, after: Network) -> Mapping[str, str]:
     """What is set when a live sandbox's rules change, for what is started from then on: no variable can be taken back, so some
     are given the value of none."""
     then, now = environment_for(before), environment_for(after)

@@ -36,7 +36,9 @@ AnyRule = Annotated[Rule | ObjectsRule | PackagesRule, WrapValidator(_one)]
 Grants = tuple[AnyRule, ...]
 
 
-def _network(value: object, _: object, info: ValidationInfo) -> Literal["none"] | Grants:
+def _network(value: object, _: object, info: ValidationInfo) -> Literal["none", "learn"] | Grants:
+    if value == "learn":
+        return "learn"
     if value == "none" or value == [] or value == ():
         return "none"
     if not isinstance(value, (list, tuple)):
@@ -51,8 +53,8 @@ def _network(value: object, _: object, info: ValidationInfo) -> Literal["none"] 
     return rules
 
 
-Network = Annotated[Literal["none"] | Grants, WrapValidator(_network)]
-"""``"none"``, or at least one rule."""
+Network = Annotated[Literal["none", "learn"] | Grants, WrapValidator(_network)]
+"""``"none"``; at least one rule; or ``"learn"``: nothing is reached, and what is asked for is written down."""
 
 _RULES = TypeAdapter(Grants)
 
@@ -61,7 +63,7 @@ class _Given(Checked):
     network: Network
 
 
-def parse_network(value: object) -> Literal["none"] | Grants:
+def parse_network(value: object) -> Network:
     """What a policy's ``network`` may be, for a change of a live sandbox's. Raises ``PolicyError``."""
     return _Given.model_validate({"network": value}).network
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from typing import Literal, Protocol
 
 from dayfly.egress.client import Closed, EgressDenied, EgressUnreachable, Requested, Tunnel
 from dayfly.egress.verdict import Denied
 from dayfly.errors import HostError, SandboxEnded
-from dayfly.network import Grants
+from dayfly.network import Beginning, Grants, beginning
 from dayfly.policy import Policy
 from dayfly.sandbox.accepted import Accepted
 from dayfly.sandbox.denials import Denials
@@ -39,6 +40,14 @@ ADD_A_RULE = "ask whoever runs this sandbox to add a rule for it, or go without"
 TELL_SECONDS = 30.0
 """For the agent to listen for other names. That takes some milliseconds, and waits for a snapshot; but one that never answers
 must not keep its owner waiting. The gateway has the rules before."""
+
+LOOK_SECONDS = 0.5
+"""In learn mode, for the client's first bytes. Who speaks first says so at once; a server's client, and one that waits for a
+proxy's answer, never does, and is refused so much later."""
+
+ONLY_LEARNING = (
+    "nothing can be reached here (network = 'learn'): go without; this is written down, for whoever writes the rules"
+)
 
 MAX_HOST = 253
 """Characters of a name."""
@@ -70,6 +79,7 @@ class Network:
         self._denials = denials
         self._tasks: set[asyncio.Task[None]] = set()
         self._admitted = asyncio.Event()
+        self.learning = False
         link.accepts = {ops.TUNNEL.name: self._tunnel, ops.NAMES_REFUSED.name: partial(_note_claims, denials)}
         for asked in early:
             self._tunnel(asked)
@@ -104,18 +114,22 @@ class Network:
         _close(asked)
 
     async def _serve(self, asked: Accepted) -> None:
+        began = None
         try:
+            await self._admitted.wait()
+            if self.learning:
+                began = await _began(asked)
             await self._connected(asked, str(asked.params["host"]), _port(asked.params["port"]))
         except EgressDenied as error:
-            self._deny(error.denied)
-            asked.fail(ops.DENIED, sentence(error.denied))
+            denied = replace(error.denied, remedy=ONLY_LEARNING) if self.learning else error.denied
+            self._deny(denied, began)
+            asked.fail(ops.DENIED, sentence(denied))
         except EgressUnreachable as error:
             asked.fail(ops.UNREACHABLE, str(error))
         except LinkLost:
             return
 
     async def _connected(self, asked: Accepted, host: str, port: int) -> None:
-        await self._admitted.wait()
         tunnel = await self._way.connect(self._sandbox, host, port)
         try:
             asked.send_event("connected", {})
@@ -129,8 +143,8 @@ class Network:
             raise EgressDenied(tunnel.denied)
         asked.finish({})
 
-    def _deny(self, denied: Denied) -> None:
-        self._denials.add(_denial(denied))
+    def _deny(self, denied: Denied, began: Beginning | None) -> None:
+        self._denials.add(replace(_denial(denied), began=began))
 
 
 class NetworkCalls:
@@ -161,9 +175,10 @@ class NetworkCalls:
         claims = partial(_note_claims, self._inside.denials)
         self._inside.link.accepts = {ops.TUNNEL.name: wait, ops.NAMES_REFUSED.name: claims}
 
-    async def set_network(self, rules: Grants, way: WayOut) -> None:
+    async def set_network(self, rules: Literal["learn"] | Grants, way: WayOut) -> None:
         """What can be reached from now on, instead of what could be before; ``policy`` says so. Connections that no rule
-        allows any more have ended when this returns. Raises ``HostError``, ``SandboxEnded``."""
+        allows any more have ended when this returns. Of ``"learn"`` the gateway knows no rule: it denies all that is asked of
+        it, before any name is looked up. Raises ``HostError``, ``SandboxEnded``."""
         async with self._changing:
             if self.end_reason is not None:
                 raise SandboxEnded(self.end_reason.value)
@@ -173,12 +188,13 @@ class NetworkCalls:
                 authority = await self._admit(rules, way)
                 await self._tell(Surroundings.of(rules, authority))
 
-    async def _admit(self, rules: Grants, way: WayOut) -> str | None:
+    async def _admit(self, rules: Literal["learn"] | Grants, way: WayOut) -> str | None:
         if self._network is None:  # first: its end withdraws whatever becomes of this
             early = [asked for asked in self._early if not asked.over]
             self._network = Network(self._inside.link, self.id, way, self._inside.denials, early)
         try:
-            authority = await self._network.admit(rules, self._told)
+            self._network.learning = rules == "learn"
+            authority = await self._network.admit(() if rules == "learn" else rules, self._told)
             self._policy = self._policy.model_copy(update={"network": rules or "none"})  # from here on it is so
         finally:
             if self.end_reason is not None:  # it ended meanwhile, and perhaps without its network
@@ -232,6 +248,20 @@ def _note_claims(denials: Denials, asked: Accepted) -> None:
     for row in asked.params["names"]:
         denials.add(_claimed(row))
     asked.finish({})
+
+
+async def _began(asked: Accepted) -> Beginning | None:
+    """How the client begins; what it says is looked at and goes nowhere."""
+    said = b""
+    try:
+        async with asyncio.timeout(LOOK_SECONDS):
+            while isinstance(message := await asked.next(), Data):
+                said += message.data
+                if (found := beginning(said)) is not None:
+                    return found
+    except TimeoutError:
+        pass
+    return "other" if said else None
 
 
 def _cancel(task: asyncio.Task[None]) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from dayfly.network import Grants, environment_for
+from dayfly.network import LEARN_PORTS, Grants, environment_for
 
 __all__ = ["Surroundings", "names_of"]
 
@@ -19,15 +19,20 @@ class Surroundings:
     names: Sequence[Mapping[str, Any]]
     authority: str | None
     env: Mapping[str, str]
+    learn: Sequence[int] = ()
+    """Ports on which every other name exists too, only to be asked for."""
 
     @classmethod
-    def of(cls, rules: Grants, authority: str | None) -> Surroundings:
+    def of(cls, rules: Literal["learn"] | Grants, authority: str | None) -> Surroundings:
+        if rules == "learn":
+            return cls([], authority, environment_for("learn"), LEARN_PORTS)
         return cls(names_of(rules), authority, environment_for(rules or "none"))
 
     @property
     def params(self) -> dict[str, Any]:
         """Of the operation ``network``."""
-        return {"names": [dict(one) for one in self.names], "authority": self.authority, "env": dict(self.env)}
+        learn = {"learn": list(self.learn)} if self.learn else {}
+        return {"names": [dict(one) for one in self.names], "authority": self.authority, "env": dict(self.env), **learn}
 
 
 def names_of(rules: Grants) -> list[dict[str, Any]]:

@@ -91,7 +91,7 @@ class EnvironmentBody(Body):
 class NetworkBody(Body):
     """``network``: as in a policy."""
 
-    network: Literal["none"] | list[dict[str, Any]]
+    network: Literal["none", "learn"] | list[dict[str, Any]]
 
 
 class QuarantineBody(Body):

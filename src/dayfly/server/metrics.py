@@ -10,15 +10,43 @@ from time import perf_counter
 from weakref import WeakSet
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from dayfly.errors import DayflyError
-from dayfly.manager import Registration, Tenants
+from dayfly.manager import Registration, Tally, Tenants
 from dayfly.spec import Execution
 
 __all__ = ["Metrics"]
 
 FAST = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 """Seconds: from a warm claim to a long run."""
+
+
+class _Egress(Collector):
+    """What the manager has counted, as it is when it is asked for."""
+
+    def __init__(self) -> None:
+        self.tally = Tally()
+
+    def collect(self) -> Iterator[Metric]:
+        denied = CounterMetricFamily(
+            "dayfly_egress_denied",
+            "Destinations that were asked for and denied; claimed: only an agent says so.",
+            labels=["code", "claimed"],
+        )
+        for (code, claimed), count in sorted(self.tally.denied.items()):
+            denied.add_metric([code, str(claimed).lower()], count)
+        yield denied
+        yield CounterMetricFamily(
+            "dayfly_egress_connections", "Connections to the outside that have ended.", value=self.tally.connections
+        )
+        moved = CounterMetricFamily(
+            "dayfly_egress_bytes", "Bytes of connections that have ended.", labels=["direction"]
+        )
+        for direction, count in (("sent", self.tally.sent), ("received", self.tally.received)):
+            moved.add_metric([direction], count)
+        yield moved
 
 
 class Metrics:
@@ -34,6 +62,8 @@ class Metrics:
         self._ends = Counter("dayfly_ends", "Sandboxes that ended.", ["reason"], registry=own)
         self._executions = Counter("dayfly_executions", "Runs of code.", ["outcome"], registry=own)
         self._running = Histogram("dayfly_execution_seconds", "Of runs of code.", buckets=FAST, registry=own)
+        self._egress = _Egress()
+        own.register(self._egress)
         self._known: WeakSet[Registration] = WeakSet()
         self._following: set[asyncio.Task[None]] = set()
 
@@ -72,6 +102,7 @@ class Metrics:
 
     def render(self, tenants: Tenants) -> bytes:
         """All of it as text, as of now."""
+        self._egress.tally = tenants.tally
         self._sandboxes.clear()
         now = Count((one.state, one.template or "") for one in tenants.registrations())
         for labels, number in now.items():

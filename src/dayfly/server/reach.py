@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from ipaddress import IPv4Network, IPv6Network
-from typing import Literal
 
 from pydantic import field_validator
 
 from dayfly.errors import PolicyError
 from dayfly.limits import Checked
-from dayfly.network import Grant, Grants, host_pattern, private_range, secret_name, within
+from dayfly.network import Grant, Network, host_pattern, private_range, secret_name, within
 
 __all__ = ["Reach"]
 
@@ -48,9 +47,9 @@ class Reach(Checked):
     def _private_ranges(cls, ranges: object) -> object:
         return [private_range(one) for one in ranges] if isinstance(ranges, (list, tuple, set, frozenset)) else ranges
 
-    def check(self, rules: Literal["none"] | Grants) -> None:
-        """Raises ``PolicyError`` for what goes beyond it."""
-        for index, rule in enumerate(() if rules == "none" else rules):
+    def check(self, rules: Network) -> None:
+        """Raises ``PolicyError`` for what goes beyond it. To learn is to reach nothing, which everybody may."""
+        for index, rule in enumerate(() if isinstance(rules, str) else rules):
             self._check_destination(index, rule)
             if not rule.secrets <= self.secrets:
                 names = ", ".join(sorted(rule.secrets - self.secrets))

@@ -154,12 +154,12 @@ PORT_CONNECT = Operation("port.connect", {"port": int}, to_opener={"connected": 
 NETWORK = Operation(
     # The names that exist inside from now on, in the place of those before: [{"host": str, "ports": [int]}]. A host is in
     # canonical form (hosts.py) or "*." and one, which stands for every name with exactly one label more. [] is no network:
-    # no resolver, no listener.
+    # no resolver, no listener. With ``learn``, ports: every other name exists too, on these, only to be asked for.
     # authority: PEM of one more certificate authority that programs inside believe, beside the image's. env: text to text,
     # variables that clients inside read, of everything that is started from now on and of live kernels; where the user has set
     # one, it stays. Both in the place of those before: what is missing is taken away.
     "network",
-    {"names": list, "authority": MAYBE_STR, "env": (dict, type(None))},
+    {"names": list, "authority": MAYBE_STR, "env": (dict, type(None)), "learn": (list, type(None))},
 )
 TUNNEL = Operation(
     # A connection that code inside makes to one of the names. STDIN: what it sends; STDOUT: what it receives. Failures are

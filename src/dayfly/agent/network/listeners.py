@@ -34,7 +34,10 @@ class Listeners:
         Inside gVisor a server of the code's own on all addresses goes beside it, if it set SO_REUSEADDR, as most do; what
         is for a name's address comes here. Else whoever came first has the port; it is tried again the next time.
         """
-        tried = [self._try(host, address, port) for port in self._names.ports(host)]
+        ports = self._names.ports(host)
+        if self._names.learning:
+            self._make_room(len(ports))
+        tried = [self._try(host, address, port) for port in ports]
         return any(tried)
 
     def follow(self) -> None:
@@ -42,12 +45,19 @@ class Listeners:
         for host, port in list(self._open):
             if port not in self._names.ports(host):
                 self._open.pop((host, port)).close()
+        if self._names.learning:
+            return  # each when it is asked for again: there may be more of them than there is room
         for host, address in self._names.addressed():
             self.listen(host, address)
 
     def close(self) -> None:
         """All of them."""
         for key in list(self._open):
+            self._open.pop(key).close()
+
+    def _make_room(self, count: int) -> None:
+        """Where every name exists with many ports, those that were asked for first make room."""
+        for key in list(self._open)[: max(0, len(self._open) + count - MAX_LISTENERS)]:
             self._open.pop(key).close()
 
     def _try(self, host: str, address: str, port: int) -> bool:

@@ -26,6 +26,9 @@ WILD_PER_MINUTE = 60
 whoever serves the domain's DNS: this makes it 40 KB in a sandbox's life, and no faster than a typist. A program that
 reads every bucket or shard of a service under one wildcard still has enough."""
 
+MAX_LENGTH = 253
+"""Characters of a name."""
+
 _PREFIX = "127.64"  # of 127.64.0.0/10; MAX_NAMES need a fraction of it
 _LABEL = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
 
@@ -40,22 +43,31 @@ class Names:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._exact: dict[str, tuple[int, ...]] = {}
         self._wild: dict[str, tuple[int, ...]] = {}  # by what follows the "*."
+        self._every: tuple[int, ...] = ()
         self._addresses: dict[str, str] = {}
         self._hosts: dict[str, str] = {}
         self._allowance = _Allowance(clock)
 
+    @property
+    def learning(self) -> bool:
+        """Whether every name there could be exists."""
+        return bool(self._every)
+
     def __repr__(self) -> str:
         return f"<Names exact={len(self._exact)} wild={len(self._wild)} addresses={len(self._addresses)}>"
 
-    def replace(self, listed: Mapping[str, tuple[int, ...]]) -> None:
-        """From now on there are these names, "*.a.b" for all with one label more, with their ports; see ``checked``."""
+    def replace(self, listed: Mapping[str, tuple[int, ...]], every: tuple[int, ...] = ()) -> None:
+        """From now on there are these names, "*.a.b" for all with one label more, with their ports; see ``checked``. And
+        every other one with the ports ``every``, as if a wildcard stood for it."""
         self._exact = {host: ports for host, ports in listed.items() if not host.startswith("*.")}
         self._wild = {host[2:]: ports for host, ports in listed.items() if host.startswith("*.")}
+        self._every = every
 
     def ports(self, host: str) -> tuple[int, ...]:
         """Of a name in lower case; none: there is no such name."""
         exact, wild = self._exact.get(host, ()), self._wild.get(_parent(host), ())
-        return exact + tuple(port for port in wild if port not in exact)
+        every = self._every if self._every and _is_name(host) else ()
+        return tuple(dict.fromkeys((*exact, *wild, *every)))
 
     def address(self, host: str) -> str:
         """Of a name that has ports. Raises ``Exhausted``."""
@@ -111,6 +123,17 @@ def _parent(host: str) -> str:
     return parent if dot and 0 < len(label) <= 63 and _LABEL.issuperset(label) else ""
 
 
+def _is_name(host: str) -> bool:
+    """Whether somebody could mean a host by it; numbers at the end are an address in some spelling."""
+    labels = host.split(".")
+    last = labels[-1]
+    return (
+        len(host) <= MAX_LENGTH
+        and all(0 < len(label) <= 63 and _LABEL.issuperset(label) for label in labels)
+        and not (last.isdigit() or last.startswith("0x") or last == "arpa")
+    )
+
+
 def checked(value: object) -> dict[str, tuple[int, ...]]:
     """The ports of each host that the host lists: [{"host": str, "ports": [int]}]. Raises ``BadRequest``."""
     if not isinstance(value, list) or len(value) > MAX_NAMES:
@@ -119,13 +142,13 @@ def checked(value: object) -> dict[str, tuple[int, ...]]:
     for one in value:
         if not isinstance(one, dict) or set(one) != {"host", "ports"}:
             raise BadRequest("a name is an object of host and ports")
-        host, ports = _checked_host(one["host"]), _checked_ports(one["ports"])
+        host, ports = _checked_host(one["host"]), checked_ports(one["ports"])
         found[host] = tuple(dict.fromkeys((*found.get(host, ()), *ports)))
     return found
 
 
 def _checked_host(host: object) -> str:
-    if not isinstance(host, str) or len(host) > 253:
+    if not isinstance(host, str) or len(host) > MAX_LENGTH:
         raise BadRequest("a host is text of at most 253 characters")
     labels = host.split(".")[1:] if host.startswith("*.") else host.split(".")
     if not all(0 < len(label) <= 63 and _LABEL.issuperset(label) for label in labels):
@@ -133,7 +156,8 @@ def _checked_host(host: object) -> str:
     return host
 
 
-def _checked_ports(ports: object) -> list[int]:
+def checked_ports(ports: object) -> list[int]:
+    """Raises ``BadRequest``."""
     if not isinstance(ports, list) or not 1 <= len(ports) <= MAX_PORTS:
         raise BadRequest(f"ports is not a list of 1 to {MAX_PORTS}")
     if not all(type(port) is int and 1 <= port <= 65535 for port in ports):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dayfly.agent import problems
 from dayfly.agent.lent import Lent
-from dayfly.agent.network.names import Names, checked
+from dayfly.agent.network.names import Names, checked, checked_ports
 from dayfly.agent.openings import Openings
 from dayfly.agent.session import Refused
 from dayfly.wire import operations
@@ -28,8 +28,10 @@ def set_names(agent: Agent, channel: Channel, params: dict[str, object]) -> None
     network = agent.part(Network)
     assert isinstance(network, Network)
     listed = checked(params["names"])
+    learn = params.get("learn")
+    every = tuple(checked_ports(learn)) if learn is not None else ()
     authority = _authority(params.get("authority"))
-    network.replace(listed, authority, _variables(params.get("env")))
+    network.replace(listed, every, authority, _variables(params.get("env")))
     channel.finish({})
 
 
@@ -58,14 +60,20 @@ class Network:
         self._services: Services | None = None
         self._trust: Trust | None = None  # from the first authority on
 
-    def replace(self, listed: Mapping[str, tuple[int, ...]], authority: str, variables: Mapping[str, str]) -> None:
+    def replace(
+        self,
+        listed: Mapping[str, tuple[int, ...]],
+        every: tuple[int, ...],
+        authority: str,
+        variables: Mapping[str, str],
+    ) -> None:
         """Raises ``Refused`` if a port that is needed has been taken by the code, or there is no room for files; names can
         always be taken away."""
         if authority and self._trust is None:
             self._trust = self._new_trust()
         if self._trust is not None:
             self._prepare(self._trust, authority)
-        self._replace_names(listed)
+        self._replace_names(listed, every)
         if self._trust is not None:
             self._trust.commit(authority)
             if authority:
@@ -85,14 +93,15 @@ class Network:
         except OSError as error:
             raise problems.translated(error) from None
 
-    def _replace_names(self, listed: Mapping[str, tuple[int, ...]]) -> None:
-        if listed and self._services is None:
+    def _replace_names(self, listed: Mapping[str, tuple[int, ...]], every: tuple[int, ...]) -> None:
+        any_name = bool(listed or every)
+        if any_name and self._services is None:
             self._services = self._start()
-        self._names.replace(listed)
+        self._names.replace(listed, every)
         if self._services is None:
             return
         self._services.follow()
-        if not listed:
+        if not any_name:
             self._services.close()
             self._services = None
 

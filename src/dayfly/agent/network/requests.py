@@ -115,7 +115,7 @@ def _authority(text: bytes, default: int | None) -> tuple[str, int]:
         fit = fit and colon in (b"", b":")
     else:
         host, colon, port = text.partition(b":")
-        fit = bool(host) and _HOST.issuperset(host)
+        fit = bool(host) and _HOST.issuperset(host) and not host.endswith(b"..")  # the host takes away a dot, too
     if not fit or len(host) > MAX_HOST:
         raise Unfit(400, "not a host")
     name = host.decode("ascii").lower()

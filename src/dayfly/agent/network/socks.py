@@ -109,8 +109,14 @@ def _end(request: bytes) -> int:
 
 
 def _name(raw: bytes) -> tuple[str, int]:
-    """What is printable goes to the host, which judges it."""
-    if not raw.isascii() or not raw.decode("ascii").isprintable() or b" " in raw or len(raw) > 253:
+    """What is printable goes to the host, which judges it, and takes away a dot at the end as is done here."""
+    if (
+        not raw.isascii()
+        or not raw.decode("ascii").isprintable()
+        or b" " in raw
+        or len(raw) > 253
+        or raw.endswith(b"..")
+    ):
         return "", FAILED
     name = raw.decode("ascii").lower()
     return name[:-1] if name.endswith(".") else name, 0

@@ -6,7 +6,6 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
-from typing import Literal
 
 from dayfly.client.remote.address import Address, in_path
 from dayfly.client.remote.asked import Asked
@@ -16,7 +15,7 @@ from dayfly.client.remote.http import Http
 from dayfly.client.remote.sandbox import RemoteSandbox
 from dayfly.client.remote.values import is_id, told_sandbox
 from dayfly.errors import DayflyError, NoSuchSandbox, SandboxEnded
-from dayfly.network import Grants
+from dayfly.network import Network
 from dayfly.policy import Policy
 from dayfly.spec import EndReason
 
@@ -71,8 +70,8 @@ class Server:
     async def pause(self, sandbox: str, *, seconds: float) -> None:
         await self._http.ask("POST", f"/v1/sandboxes/{sandbox}/pause", body={"seconds": seconds})
 
-    async def set_network(self, sandbox: str, rules: Literal["none"] | Grants) -> None:
-        told = "none" if rules == "none" else [rule.model_dump(mode="json") for rule in rules]
+    async def set_network(self, sandbox: str, rules: Network) -> None:
+        told = rules if isinstance(rules, str) else [rule.model_dump(mode="json") for rule in rules]
         await self._http.ask("PUT", f"/v1/sandboxes/{sandbox}/network", body={"network": told})
 
     async def resume(self, sandbox: str) -> RemoteSandbox:

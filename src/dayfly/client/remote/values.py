@@ -272,6 +272,7 @@ def _denial(one: Fields) -> Denial:
         remedy=one.text("remedy"),
         claimed=one.flag("claimed"),
         count=one.whole("count"),
+        began=one.text("began") if one.has("began") else None,
     )
 
 
