@@ -167,13 +167,13 @@ class Outlet:
         except BaseException:
             known.keep(before.rules if before is not None else ())
             raise
-        return terms.authority.certificate if terms.authority else None
+        return terms.authority.certificate if terms.authority and _looks_inside(rules) else None
 
     async def _terms(self, sandbox: str, rules: Grants, owner: Owner) -> Terms:
         """Its authority stays the same as long as it has a way out."""
         known = self._known.get(sandbox)
         authority = known.terms.authority if known is not None else None
-        if authority is None and any(rule.service and rule.spoken == "tls" for rule in rules):
+        if authority is None and _looks_inside(rules):
             authority = await asyncio.to_thread(make_authority)
         _check_signer(rules)
         secrets = await self._means.secrets(rules, owner)
@@ -310,6 +310,11 @@ async def _refusal(gateway: Gateway, sandbox: str, terms: Terms) -> HostError | 
             raise
         return error
     return None
+
+
+def _looks_inside(rules: Grants) -> bool:
+    """Of TLS: whether there is anybody to show the authority's certificates."""
+    return any(rule.service and rule.spoken == "tls" for rule in rules)
 
 
 def _rule_of(rules: Grants, closed: Closed) -> Grant | None:
