@@ -70,7 +70,7 @@ async def test_a_listed_package_is_installed_and_imported(buyer: AsyncSandbox, i
     assert "Successfully installed demo-1.0 helper-1.5" in done.text
     assert done.denied == ()
     execution = await buyer.run_code("import demo, helper; print(demo.VERSION, helper.VERSION)")
-    assert execution.stdout == "1.0 1.5\n"
+    assert execution.stdout == "1.0 1.5\n", execution
 
 
 async def test_code_installs_as_a_notebook_does(buyer: AsyncSandbox, index: Index) -> None:
