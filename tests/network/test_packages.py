@@ -163,7 +163,8 @@ async def test_a_change_is_what_programs_are_told(shop: House, index: Index) -> 
         done = await made.commands.run("pip install demo", timeout=60)
         assert done.ok, done.stderr
         await made.set_network([Rule(host="web.example.com", ports=[80])])
-        done = await made.commands.run("COLUMNS=999 pip install --help | grep -e --index-url", timeout=60)
+        done = await made.commands.run("echo ${PIP_INDEX_URL-unset}; COLUMNS=999 pip install --help | grep -e --index-url", timeout=60)
+        assert done.text.startswith("unset")
         assert "(default https://" in done.text
         assert "dayfly" not in done.text
         assert ".invalid" not in done.text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dayfly.network import Rule
+from dayfly.network import Rule, environment_for
 from dayfly.sandbox.surroundings import Surroundings
 
 
@@ -33,5 +33,5 @@ def test_rules_tell_names_and_variables_and_the_first_counts() -> None:
     }
 
 
-def test_no_rules_take_everything_away() -> None:
-    assert Surroundings.of((), None).params == {"names": [], "authority": None, "env": {}}
+def test_no_rules_take_everything_away_and_say_so() -> None:
+    assert Surroundings.of((), None).params == {"names": [], "authority": None, "env": environment_for("none")}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
+from dayfly.agent.lent import Lent
 from dayfly.agent.loop import Loop
 from dayfly.agent.session import BadRequest, Channel, Session, Task
 from dayfly.agent.supervisor import DEFAULT_PATH, Supervisor, User
@@ -132,6 +133,8 @@ class Agent:
         languages = load("dayfly.agent.kernels:languages")
         self.supervisor = Supervisor(self.loop, _user(options.get("user")), limits, {})
         self.supervisor.own_environment = self._first_environment(env)
+        if options.get("lent"):
+            self.supervisor.lent = Lent(checked_environment(options["lent"], RemoteProtocolError))
         self.supervisor.on_kernel = self._guard_soon
         if self.supervisor.user:
             _remove_devices()

@@ -22,7 +22,7 @@ from dayfly.manager.recorded import RecordedLife
 from dayfly.manager.shelf import Shelf
 from dayfly.manager.spares import Spares
 from dayfly.manager.templates import PRESTART, Template
-from dayfly.network import Grants, environment_for, environment_of_change
+from dayfly.network import Grants
 from dayfly.policy import Policy
 from dayfly.sandbox import Suspended
 from dayfly.spec import EndReason, Image, Mount, SandboxSpec
@@ -101,7 +101,7 @@ class Manager:
     ) -> RecordedLife:
         """A new sandbox, from a spare where one fits; whose it is chooses which secrets it may use. Raises ``PolicyError``, ``ImageNotFound``, ``BoundaryUnusable``,
         ``LimitUnenforceable``, and ``AdmissionRefused`` where the tenant or the machine has no room."""
-        variables = {**environment_for(policy.network), **_environment(env)}
+        variables = _environment(env)
         life = await self._claim(policy, variables, tenant) or await self._open_cold(policy, variables, tenant)
         return await self._connected(life, policy, Owner(tenant, conversation))
 
@@ -148,10 +148,7 @@ class Manager:
             raise InputError(f"there are spares of a template {template.name!r} already")
         self._boundary(template.policy.boundary)
         spares = self._spares[template.name] = Spares(
-            template,
-            lambda policy: self._open_cold(policy, dict(environment_for(policy.network)), ""),
-            self._restore_spare,
-            self._snapshots,
+            template, lambda policy: self._open_cold(policy, {}, ""), self._restore_spare, self._snapshots
         )
         return spares
 
@@ -190,14 +187,8 @@ class Manager:
     async def set_network(self, sandbox: str, rules: Literal["none"] | Grants) -> None:
         """What a live one may reach from now on, as ``Policy`` has accepted it; see ``NetworkCalls.set_network``. To the end,
         even if the caller is cancelled. Raises ``NoSuchSandbox``, ``SandboxEnded``, ``HostError``, ``JournalUnwritable``."""
-        await whole(self._change_network(self._life(sandbox), rules))
-
-    async def _change_network(self, life: RecordedLife, rules: Literal["none"] | Grants) -> None:
-        """Programs that are started afterwards are told of it too."""
-        before = life.policy.network
-        await life.set_network(() if rules == "none" else rules, self._outlet.way(life.owner))
-        if variables := environment_of_change(before, rules):
-            await life.configure(variables)
+        life = self._life(sandbox)
+        await whole(life.set_network(() if rules == "none" else rules, self._outlet.way(life.owner)))
 
     async def discard(self, sandbox: str) -> None:
         """See ``Pauses.discard``."""

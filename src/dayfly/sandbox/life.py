@@ -11,6 +11,7 @@ from typing import Any, Self
 from dayfly.boundaries.base import Boundary, Cell, CellEnd
 from dayfly.errors import BoundaryUnusable, InputError
 from dayfly.limits import Limits
+from dayfly.network import environment_for
 from dayfly.policy import Policy
 from dayfly.sandbox.call import Call
 from dayfly.sandbox.courtesy import Courtesy
@@ -126,6 +127,7 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, NetworkCalls, Sna
             "env": {**spec.image.environment, **env},
             "user": USER if separate else None,
             "prestart": list(prestart),
+            "lent": dict(environment_for(self._policy.network)),
         }
         try:
             await asyncio.wait_for(self._link.greet(options), OPEN_SECONDS)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dayfly.network import Grants
+from dayfly.network import Grants, environment_for
 
 __all__ = ["Surroundings", "names_of"]
 
@@ -22,11 +22,8 @@ class Surroundings:
 
     @classmethod
     def of(cls, rules: Grants, authority: str | None) -> Surroundings:
-        """Where two rules say something else of a variable, the first counts."""
-        env: dict[str, str] = {}
-        for rule in rules:
-            env = {**rule.environment, **env}
-        return cls(names_of(rules), authority, env)
+        """Without rules, variables say that there is no network."""
+        return cls(names_of(rules), authority, environment_for(rules))
 
     @property
     def params(self) -> dict[str, Any]:

@@ -206,6 +206,7 @@ HELLO_OPTIONS = {
     "env": dict,  # text to text
     "user": (dict, type(None)),  # {"uid", "gid", "home"}; None: do not change user (the fake boundary)
     "prestart": list,  # languages whose default kernel starts at once
+    "lent": (dict, type(None)),  # variables that say what network there is, until ``network`` does; text to text
 }
 # Facts of Welcome: claims, for people.
 WELCOME_FACTS = {"python": str, "languages": list, "pid": int}
