@@ -19,7 +19,7 @@ from dayfly.egress.client import Gateway
 from dayfly.images import Store
 from dayfly.manager import Manager, Shelf
 from dayfly.manager.outlet import Means, Outlet
-from dayfly.network import Rule
+from dayfly.network import AnyRule, Rule
 from dayfly.paths import Paths, default_paths
 from dayfly.policy import Policy
 from dayfly.spec import ProcessResult
@@ -175,7 +175,7 @@ class House:
         self.gateways.append(await Gateway.start(within=self.world.internet.within, roots=self.world.certificate))
         return self.gateways[-1]
 
-    def sandbox(self, *rules: Rule, image: str = "python") -> AsyncSandbox:
+    def sandbox(self, *rules: AnyRule, image: str = "python") -> AsyncSandbox:
         return AsyncSandbox(Policy(image=image, network=rules or "none"), opener=self.manager)
 
 

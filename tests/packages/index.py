@@ -6,6 +6,7 @@ import base64
 import hashlib
 import io
 import json
+import socket
 import tarfile
 import threading
 import zipfile
@@ -152,7 +153,8 @@ class Index:
         )
 
     @contextmanager
-    def running(self) -> Iterator[Index]:
+    def running(self, on: socket.socket | None = None) -> Iterator[Index]:
+        """``on``: listens already; without it, a port of loopback."""
         index = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -172,9 +174,12 @@ class Index:
             def log_message(self, *_: object) -> None:
                 pass
 
-        with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        with ThreadingHTTPServer(("127.0.0.1", 0), Handler, bind_and_activate=on is None) as server:
+            if on is not None:
+                server.socket.close()
+                server.socket = on
             server.daemon_threads = True
-            self.port = server.server_port
+            self.port = server.server_address[1]
             threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
             try:
                 yield self

@@ -35,5 +35,5 @@ def test_rules_tell_names_and_variables() -> None:
     }
 
 
-def test_no_rules_take_everything_away() -> None:
+def test_no_rules_take_everything_away_and_say_so() -> None:
     assert Surroundings.of((), None).params == {"names": [], "authority": None, "env": environment_for("none")}

@@ -133,7 +133,8 @@ class Agent:
         languages = load("dayfly.agent.kernels:languages")
         self.supervisor = Supervisor(self.loop, _user(options.get("user")), limits, {})
         self.supervisor.own_environment = self._first_environment(env)
-        self.supervisor.lent = Lent(checked_environment(options.get("lent") or {}, RemoteProtocolError))
+        if options.get("lent"):
+            self.supervisor.lent = Lent(checked_environment(options["lent"], RemoteProtocolError))
         self.supervisor.on_kernel = self._guard_soon
         if self.supervisor.user:
             _remove_devices()

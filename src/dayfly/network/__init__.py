@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dayfly.network.advice import Caution, lint
-from dayfly.network.environment import environment_for, environment_of_change
+from dayfly.network.environment import environment_for
 from dayfly.network.grant import Grant, Place
 from dayfly.network.inject import SHORTEST_REDACTED, Inject, secret_name
 from dayfly.network.learn import LEARN_PORTS, Beginning, beginning
@@ -38,7 +38,6 @@ __all__ = [
     "Rule",
     "beginning",
     "environment_for",
-    "environment_of_change",
     "host_pattern",
     "lint",
     "parse_network",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from dayfly.network.listing import Network
 
-__all__ = ["environment_for", "environment_of_change"]
+__all__ = ["environment_for"]
 
 _NOWHERE = "https://this-sandbox-has-no-network.invalid/"
 """Names below ``invalid`` lead nowhere (RFC 6761), and pip, uv and npm print the name that they did not find."""
@@ -22,26 +22,13 @@ _NONE = {
     "npm_config_update_notifier": "false",
 }
 
-_RULES = {"PIP_RETRIES": "3"}
-"""2 s of waiting instead of 8 where pip's index is in no rule, and still some patience where it is."""
 
-_AS_IF_UNSET = {"UV_HTTP_RETRIES": "3", "npm_config_fetch_retries": "2"}
-"""These programs' own defaults. The others take an empty value for none."""
-
-
-def environment_for(network: Network) -> Mapping[str, str]:
-    """What everything inside is given, before the image's and the caller's own variables, which may say otherwise."""
-    if network == "none":
+def environment_for(network: Network | tuple[()]) -> Mapping[str, str]:
+    """What everything inside is given, unless its image or its caller says otherwise. Where two rules say something else of a
+    variable, the first counts."""
+    if network == "none" or not network:
         return dict(_NONE)
-    found = dict(_RULES)
+    found: dict[str, str] = {}
     for rule in () if network == "learn" else network:
-        found.update(rule.environment)
+        found = {**rule.environment, **found}
     return found
-
-
-def environment_of_change(before: Network, after: Network) -> Mapping[str, str]:
-    """What is set when a live sandbox's rules change, for what is started from then on: no variable can be taken back, so some
-    are given the value of none."""
-    then, now = environment_for(before), environment_for(after)
-    gone = {name: _AS_IF_UNSET.get(name, "") for name in then if name not in now}
-    return {**gone, **{name: value for name, value in now.items() if then.get(name) != value}}

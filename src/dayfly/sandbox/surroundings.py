@@ -24,9 +24,10 @@ class Surroundings:
 
     @classmethod
     def of(cls, rules: Literal["learn"] | Grants, authority: str | None) -> Surroundings:
+        """Without rules, variables say that there is no network."""
         if rules == "learn":
             return cls([], authority, environment_for("learn"), LEARN_PORTS)
-        return cls(names_of(rules), authority, environment_for(rules or "none"))
+        return cls(names_of(rules), authority, environment_for(rules))
 
     @property
     def params(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from importlib.abc import PathEntryFinder
 
 NO_INPUT = "{} gets no answer here: nobody is at the keyboard. Put the value into the code."
 
@@ -112,6 +113,21 @@ def _add_packages(python_path: str, home: str) -> None:
     if user not in sys.path:
         at = next((i for i, entry in enumerate(sys.path) if entry.endswith("-packages")), len(sys.path))
         sys.path.insert(at, user)
+    if user not in sys.path_importer_cache:
+        sys.path_importer_cache[user] = _finder(user)
+
+
+def _finder(directory: str) -> PathEntryFinder:
+    """As Python makes them, also where there is no such directory yet: it would remember that for good, and what is installed
+    later would not be found."""
+    from importlib import machinery
+
+    return machinery.FileFinder(
+        directory,
+        (machinery.ExtensionFileLoader, machinery.EXTENSION_SUFFIXES),
+        (machinery.SourceFileLoader, machinery.SOURCE_SUFFIXES),
+        (machinery.SourcelessFileLoader, machinery.BYTECODE_SUFFIXES),
+    )
 
 
 def _no_input(prompt: object = "") -> str:
