@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 import socket
 import subprocess
@@ -33,6 +34,7 @@ CONTENT = {
 }
 
 _UP_SECONDS = 60.0
+_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -70,30 +72,41 @@ def running(within: Sequence[str] = (), certificate: Path | None = None) -> Iter
     """The server until the end of the block, on loopback; perhaps ``within`` other namespaces, by a command that goes there; with a
     ``certificate``, whose key is in the file ``key`` beside it, over TLS too. It stays by itself: nothing is reported to anybody."""
     with tempfile.TemporaryDirectory() as directory:
-        (Path(directory) / "s3.json").write_text(json.dumps(_IDENTITIES))
-        (Path(directory) / "data").mkdir()
-        ports = _free(5)
-        with open(Path(directory) / "log", "wb") as log:
-            process = subprocess.Popen(
-                [*within, *_command(directory, ports), *_tls(ports[4], certificate)], stdout=log, stderr=log
-            )
+        store, process = _started(Path(directory), within, certificate)
         try:
-            asked = [*within, sys.executable, __file__, str(ports[3])]
-            there = subprocess.run(asked, capture_output=True, timeout=2 * _UP_SECONDS)
-            if there.returncode:
-                log_text = (Path(directory) / "log").read_text(errors="replace")
-                raise OSError(f"the object store did not come up:\n{log_text[-2000:]}\n{there.stderr.decode()[-2000:]}")
-            yield Store(ports[3], ports[4])
+            yield store
         finally:
             process.kill()
             process.wait()
 
 
-def _command(directory: str, ports: list[int]) -> list[str]:
+def _started(directory: Path, within: Sequence[str], certificate: Path | None) -> tuple[Store, subprocess.Popen[bytes]]:
+    """On ports that nobody has, or a moment later on others."""
+    (directory / "s3.json").write_text(json.dumps(_IDENTITIES))
+    log = directory / "log"
+    for attempt in range(_ATTEMPTS):
+        (directory / str(attempt)).mkdir()
+        ports = _free(5)
+        with log.open("ab") as out:
+            command = [*within, *_command(directory, directory / str(attempt), ports), *_tls(ports[4], certificate)]
+            process = subprocess.Popen(command, stdout=out, stderr=out)
+            filling = subprocess.Popen([*within, sys.executable, __file__, str(ports[3])], stdout=out, stderr=out)
+        while filling.poll() is None and process.poll() is None:
+            time.sleep(0.02)
+        if filling.poll() == 0 and process.poll() is None:
+            return Store(ports[3], ports[4]), process
+        for one in (filling, process):
+            one.kill()
+            one.wait()
+    raise OSError(f"the object store did not come up:\n{log.read_text(errors='replace')[-4000:]}")
+
+
+def _command(directory: Path, data: Path, ports: list[int]) -> list[str]:
     program = Path(sys.executable).parent / "weed"
     weed = str(program) if program.exists() else shutil.which("weed") or "weed"
     return [
-        weed, "server", f"-dir={directory}/data", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-master.telemetry=false",
+        "setpriv", "--pdeathsig", "KILL",  # it does not outlive the tests, whatever becomes of them
+        weed, "server", f"-dir={data}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-master.telemetry=false",
         f"-master.port={ports[0]}", f"-volume.port={ports[1]}", "-filer", f"-filer.port={ports[2]}",
         f"-filer.localSocket={directory}/filer.sock", f"-s3.localSocket={directory}/s3.sock",
         "-s3", f"-s3.port={ports[3]}", f"-s3.config={directory}/s3.json", "-volume.max=16", "-master.volumeSizeLimitMB=64",
@@ -120,7 +133,7 @@ _IDENTITIES = {
 def _free(count: int) -> list[int]:
     """Ports below 20000: each has another one, 10000 above, beside it."""
     found: list[int] = []
-    for port in range(12000 + (time.time_ns() // 1000) % 7000, 20000):
+    for port in random.sample(range(12000, 20000), 100):
         try:
             with closing(socket.create_server(("127.0.0.1", port))), closing(socket.create_server(("127.0.0.1", port + 10000))):  # fmt: skip
                 found.append(port)
