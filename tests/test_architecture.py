@@ -134,7 +134,7 @@ ZONES = {
         third_party="pydantic",
     ),
     "egress.services.objects": Zone(
-        "network egress.http.messages egress.terms egress.verdict", "a service", third_party="botocore"
+        "network egress.dialling egress.http.messages egress.terms egress.verdict", "a service", third_party="botocore"
     ),
     "egress.services.choice": Zone(
         "network egress.http.messages egress.services egress.terms egress.verdict", "which service a rule has"

@@ -10,6 +10,7 @@ import re
 import botocore.auth
 import pytest
 
+from dayfly.egress.dialling import Unreachable
 from dayfly.egress.http.messages import Body, Origin, Refused, Request, Response, nothing, once
 from dayfly.egress.services.objects.granting import Grants
 from dayfly.egress.services.objects.signing import BadCredentials, Credentials, credentials, load, signed
@@ -264,6 +265,17 @@ async def test_a_redirect_is_followed_by_nobody(status: int) -> None:
     assert "elsewhere" in body
     head, body = await answered(Response(status, headers, nothing(), 0), "HEAD /lake/data/a")
     assert (head.status, head.header("location"), body) == (400, None, "")
+
+
+async def test_a_store_that_is_not_there_is_said_as_s3_says_things() -> None:
+    class Away(Script):
+        async def send(self, origin: Origin, request: Request) -> Response:
+            raise Unreachable("store.example, port 443: connection refused.")
+
+    found = await service().answer(ask("GET /lake/data/a"), Away())
+    body = (await read(found)).decode()
+    assert (found.status, found.header("x-dayfly-unreachable")) == (502, "1")
+    assert "<Message>The object store was not reached: store.example, port 443: connection refused.</Message>" in body
 
 
 async def test_what_is_not_modified_has_no_body() -> None:

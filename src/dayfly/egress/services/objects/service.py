@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from dayfly.egress.dialling import Unreachable
 from dayfly.egress.http.messages import Body, Origin, Refused, Request, Response, Upstreams, nothing
 from dayfly.egress.services.objects import answers
 from dayfly.egress.services.objects.asking import Asked, BadRequest, Unlisted, asked
@@ -82,8 +83,11 @@ class ObjectsService:
         bare = replace(bare, body=self._told(going.body) if going.length else nothing())
         ready = signed(bare, origin, one.region, who, going.digest)
         ready = replace(ready, headers=(*ready.headers, ("accept-encoding", "identity"), ("user-agent", "dayfly")))
-        response = await upstreams.send(origin, ready)
-        return replace(await _answered(what, response, who), rule=index, secret=one.credentials)
+        try:
+            answer = await _answered(what, await upstreams.send(origin, ready), who)
+        except Unreachable as error:
+            answer = _unreachable(str(error))
+        return replace(answer, rule=index, secret=one.credentials)
 
     def _credentials(self, name: str, host: str) -> Credentials:
         try:
@@ -125,6 +129,12 @@ class ObjectsService:
 def _quoted(text: str) -> str:
     shown = ascii(text[:_SHOWN])
     return shown if len(text) <= _SHOWN else f"{shown[:-1]}...'"
+
+
+def _unreachable(why: str) -> Response:
+    """In a form that clients show."""
+    made = answers.error(502, "ServiceUnavailable", f"The object store was not reached: {why}")
+    return replace(made, headers=(*made.headers, ("x-dayfly-unreachable", "1")))
 
 
 async def _answered(what: Asked, response: Response, who: Credentials) -> Response:
