@@ -130,6 +130,12 @@ def test_a_short_value_cannot_be_told_from_other_text() -> None:
     assert Spellings("12345678").usable
 
 
+def test_a_value_of_nothing_but_marks_would_take_too_long() -> None:
+    assert Spellings("/" * 128).usable
+    assert not Spellings("/" * 129).usable
+    assert Spellings("a-token_0." * 800).usable
+
+
 def test_the_value_is_in_no_text_of_it() -> None:
     assert CANARY not in repr(Spellings(CANARY)) + repr(Stream(Spellings(CANARY)))
 
