@@ -22,6 +22,9 @@ _FENCES = b"*#~|^!_-.\t"
 spelling can come about there. A tab is in no value."""
 
 
+_GLANCE = 32
+"""Bytes that are looked at first: a long secret costs little more than a short one."""
+
 Span = tuple[int, int]
 
 
@@ -129,12 +132,20 @@ def _instead(spellings: tuple[bytes, ...]) -> bytes:
 
 
 def _finder(form: Form) -> Callable[[bytes, int], Span | None]:
-    """Of what is spelled in one way only, without a pattern: a long one would take long to make."""
     if len(form) > 1 or len(form[0]) > 1:
         search = re.compile(pattern(form)).search
         return lambda data, at: match.span() if (match := search(data, at)) else None
     [[literal]] = form
-    return lambda data, at: (start, start + len(literal)) if (start := data.find(literal, at)) >= 0 else None
+    return lambda data, at: _find(literal, data, at)
+
+
+def _find(literal: bytes, data: bytes, at: int) -> Span | None:
+    """Without a pattern: a long one would take long to make."""
+    while (at := data.find(literal[:_GLANCE], at)) >= 0:
+        if data.startswith(literal, at):
+            return at, at + len(literal)
+        at += 1
+    return None
 
 
 def _first(form: Form) -> re.Pattern[bytes]:
@@ -145,5 +156,8 @@ def _first(form: Form) -> re.Pattern[bytes]:
 def _begins(form: Form, first: re.Pattern[bytes], most: int, data: bytes, at: int) -> int:
     """The first place, from ``at`` on, where ``data`` ends amid a spelling, which has ``most`` bytes more than one at most; its end
     where there is none."""
-    places = (match.start() for match in first.finditer(data, max(at, len(data) - most)))
-    return next((place for place in places if amid(form, data[place:])), len(data))
+    for match in first.finditer(data, max(at, len(data) - most)):
+        place = match.start()
+        if amid(form, data[place : place + _GLANCE]) and amid(form, data[place:]):
+            return place
+    return len(data)
