@@ -115,6 +115,8 @@ INTO = {"bearer": {}, "basic": {}, "header": {"name": "X-Key"}, "query": {"name"
         ("query", False, "a&b=ä c", True),
         ("bearer", True, "1234567", False),
         ("bearer", True, "12345678", True),
+        ("bearer", True, "/" * 129, False),
+        ("basic", True, "/" * 100 + ":" + "/" * 100, False),
         ("basic", True, "a-long-user:1234567", False),
         ("basic", True, "u:12345678", True),
     ],

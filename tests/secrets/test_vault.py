@@ -194,7 +194,7 @@ def test_a_variable_that_describes_is_no_secret() -> None:
 
 
 def test_objects_need_credentials_of_their_form(house: House) -> None:
-    objects = {"bucket": "b", "endpoint": "https://api.example.com", "credentials": "crm"}
+    objects = {"bucket": "my-data", "prefix": "reports/", "endpoint": "https://api.example.com", "credentials": "crm"}
     grants = parse_network([{"objects": objects}])
     house.store(CANARY)
     assert house.vault.resolve(grants, NOBODY).values == {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dayfly.network.advice import Caution, lint
 from dayfly.network.environment import environment_for
 from dayfly.network.grant import Grant, Place
-from dayfly.network.inject import SHORTEST_REDACTED, Inject, secret_name
+from dayfly.network.inject import Inject, secret_name, unredactable
 from dayfly.network.learn import LEARN_PORTS, Beginning, beginning
 from dayfly.network.listing import MOST_RULES, AnyRule, Grants, Network, parse_network
 from dayfly.network.objects import Objects, ObjectsRule
@@ -20,7 +20,6 @@ __all__ = [
     "MOST_RULES",
     "PACKAGES_HOST",
     "PRIVATE_RANGES",
-    "SHORTEST_REDACTED",
     "AnyRule",
     "Asked",
     "Beginning",
@@ -44,5 +43,6 @@ __all__ = [
     "private_range",
     "secret_name",
     "suggestion",
+    "unredactable",
     "within",
 ]

@@ -9,10 +9,15 @@ from pydantic import field_validator, model_validator
 
 from dayfly.limits import Checked, Unfit
 
-__all__ = ["SHORTEST_REDACTED", "Inject", "secret_name"]
+__all__ = ["Inject", "secret_name", "unredactable"]
 
 SHORTEST_REDACTED = 8
 """Characters of a value that is taken out of answers: what is shorter comes about by chance."""
+
+MOST_MARKS = 128
+"""Of such a value: what is no letter, digit, '_', '.' or '-' is spelled in many ways, and each costs time to look for."""
+
+_MARK = re.compile(r"[^A-Za-z0-9_.-]")
 
 _SECRET = re.compile(r"[a-z0-9](?:[a-z0-9_.-]{0,62}[a-z0-9])?")
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -27,6 +32,17 @@ def secret_name(name: str) -> str:
     if not _SECRET.fullmatch(name):
         raise Unfit(f"not a secret's name: {name!a:.80}", "1 to 64 of a-z, 0-9, '_', '.' and '-', such as 'crm-token'")
     return name
+
+
+def unredactable(text: str) -> str | None:
+    """Why a value cannot be taken out of answers, as a clause whose subject is the value."""
+    if len(text) < SHORTEST_REDACTED:
+        return (
+            f"is shorter than the {SHORTEST_REDACTED} characters that can be told from other text in an answer (redact)"
+        )
+    if len(_MARK.findall(text)) > MOST_MARKS:
+        return f"has more than {MOST_MARKS} marks, which take too long to find in an answer (redact)"
+    return None
 
 
 class Inject(Checked):

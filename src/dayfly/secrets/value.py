@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pydantic import SecretStr
 
 from dayfly.errors import InputError
-from dayfly.network import SHORTEST_REDACTED, Grant, Inject, ObjectsRule, Rule
+from dayfly.network import Grant, Inject, ObjectsRule, Rule, unredactable
 
 __all__ = ["LONGEST_VALUE", "checked_value", "unfit"]
 
@@ -67,9 +67,6 @@ _FORMS: dict[str, Callable[[str], str | None]] = {
 
 
 def _unredactable(inject: Inject, text: str) -> str | None:
-    hidden = text.partition(":")[2] if inject.into == "basic" else text
-    if inject.redact and len(hidden) < SHORTEST_REDACTED:
-        return (
-            f"is shorter than the {SHORTEST_REDACTED} characters that can be told from other text in an answer (redact)"
-        )
-    return None
+    if not inject.redact:
+        return None
+    return unredactable(text.partition(":")[2] if inject.into == "basic" else text) or unredactable(text)

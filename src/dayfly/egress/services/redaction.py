@@ -8,11 +8,12 @@ What cannot be found: what a server encrypts, compresses inside of a body, rever
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from itertools import chain
 
 from dayfly.egress.http.messages import Body
 from dayfly.egress.services.spelling import Form, amid, forms_of, pattern
-from dayfly.network import SHORTEST_REDACTED
+from dayfly.network import unredactable
 
 __all__ = ["Cleaned", "Spellings", "Stream"]
 
@@ -21,21 +22,25 @@ _FENCES = b"*#~|^!_-.\t"
 spelling can come about there. A tab is in no value."""
 
 
+_GLANCE = 32
+"""Bytes that are looked at first: a long secret costs little more than a short one."""
+
+Span = tuple[int, int]
+
+
 class Spellings:
-    """Of texts that are to be found. ``usable``: whether they can be told from other text."""
+    """Of texts that are to be found. ``usable``: whether they can be; otherwise nothing is."""
 
     def __init__(self, *texts: str) -> None:
-        self.usable = bool(texts) and all(len(text) >= SHORTEST_REDACTED for text in texts)
-        self._texts = tuple(text for text in texts if text)
+        self.usable = not any(unredactable(text) for text in texts)
+        self._texts = texts if self.usable else ()
         forms = [form for text in self._texts for form in forms_of(text)]
         self._forms = tuple((form, _first(form), sum(len(place[0]) for place in form) - 1) for form in forms)
-        self._pattern = re.compile(b"|".join(map(pattern, forms)) or b"(?!)")
-        self._alone = tuple(re.compile(pattern(form)) for form in forms)
+        self._finders = tuple(_finder(form) for form in forms)
         self._instead = _instead(tuple(chain.from_iterable(place for form in forms for place in form)))
 
     def are_in(self, data: bytes) -> bool:
-        """Each is looked for by what it begins with; of all at once that is not known."""
-        return any(one.search(data) for one in self._alone)
+        return any(find(data, 0) for find in self._finders)
 
     def are_in_name(self, name: str) -> bool:
         """Whether a header's name, which is in small letters, has one as it is."""
@@ -43,17 +48,31 @@ class Spellings:
 
     def cleaned(self, data: bytes) -> bytes:
         """Of a text that is whole."""
-        return self._pattern.sub(lambda _: self._instead, data) if self.are_in(data) else data
+        done, at = [], 0
+        for start, stop in self._found(data):
+            done += [data[at:start], self._instead]
+            at = stop
+        return b"".join((*done, data[at:]))
 
     def clean(self, data: bytes) -> tuple[bytes, bytes]:
         """What can go on of a text that has not ended, and the rest: it may be the beginning of a spelling."""
         done, at, end = [], 0, self._undecided(data, 0)
-        if self.are_in(data):
-            while (match := self._pattern.search(data, at)) and match.start() < end:
-                done += [data[at : match.start()], self._instead]
-                at = match.end()
-                end = end if at <= end else self._undecided(data, at)
+        for start, stop in self._found(data):
+            if start >= end:
+                break
+            done += [data[at:start], self._instead]
+            at = stop
+            end = end if at <= end else self._undecided(data, at)
         return b"".join((*done, data[at:end])), data[end:]
+
+    def _found(self, data: bytes) -> Iterator[Span]:
+        """One after another, the first form's before another's. Each place is looked at once for each form."""
+        ahead = [find(data, 0) for find in self._finders]
+        while (nearest := min((span for span in ahead if span), key=lambda span: span[0], default=None)) is not None:
+            yield nearest
+            for number, span in enumerate(ahead):
+                if span and span[0] < nearest[1]:
+                    ahead[number] = self._finders[number](data, nearest[1])
 
     def _undecided(self, data: bytes, at: int) -> int:
         return min((_begins(*one, data, at) for one in self._forms), default=len(data))
@@ -112,6 +131,23 @@ def _instead(spellings: tuple[bytes, ...]) -> bytes:
     return fence * 2 if b"redacted" in spellings else fence + b"redacted" + fence
 
 
+def _finder(form: Form) -> Callable[[bytes, int], Span | None]:
+    if len(form) > 1 or len(form[0]) > 1:
+        search = re.compile(pattern(form)).search
+        return lambda data, at: match.span() if (match := search(data, at)) else None
+    [[literal]] = form
+    return lambda data, at: _find(literal, data, at)
+
+
+def _find(literal: bytes, data: bytes, at: int) -> Span | None:
+    """Without a pattern: a long one would take long to make."""
+    while (at := data.find(literal[:_GLANCE], at)) >= 0:
+        if data.startswith(literal, at):
+            return at, at + len(literal)
+        at += 1
+    return None
+
+
 def _first(form: Form) -> re.Pattern[bytes]:
     """What spellings begin with."""
     return re.compile(b"|".join({re.escape(spelling[:1]) for spelling in form[0]}))
@@ -120,5 +156,8 @@ def _first(form: Form) -> re.Pattern[bytes]:
 def _begins(form: Form, first: re.Pattern[bytes], most: int, data: bytes, at: int) -> int:
     """The first place, from ``at`` on, where ``data`` ends amid a spelling, which has ``most`` bytes more than one at most; its end
     where there is none."""
-    places = (match.start() for match in first.finditer(data, max(at, len(data) - most)))
-    return next((place for place in places if amid(form, data[place:])), len(data))
+    for match in first.finditer(data, max(at, len(data) - most)):
+        place = match.start()
+        if amid(form, data[place : place + _GLANCE]) and amid(form, data[place:]):
+            return place
+    return len(data)
