@@ -85,6 +85,7 @@ def test_each_rule_is_looked_at_and_the_one_that_goes_too_far_is_named() -> None
 
 def test_no_network_is_for_everybody() -> None:
     Reach().check("none")
+    Reach().check("learn")  # nothing is reached by it
 
 
 @pytest.mark.parametrize(

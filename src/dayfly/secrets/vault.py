@@ -9,12 +9,11 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from pydantic import SecretStr
 
 from dayfly.errors import PolicyError
-from dayfly.network import Grant, Grants
+from dayfly.network import Grant, Network
 from dayfly.secrets.entry import Entry, Identity
 from dayfly.secrets.environment import Environment
 from dayfly.secrets.files import Files, Owner, StoreProblem
@@ -67,9 +66,9 @@ class Vault:
         """Of files in ``directory``, which need not be there, this process's environment, and this user's keyring."""
         return cls(Files(directory), Environment(os.environ), Ring())
 
-    def resolve(self, rules: Literal["none"] | Grants, identity: Identity) -> Resolved:
+    def resolve(self, rules: Network, identity: Identity) -> Resolved:
         """Never raises for a secret that is not to be had."""
-        grants = () if rules == "none" else rules
+        grants = () if isinstance(rules, str) else rules
         names = sorted({name for grant in grants for name in grant.secrets})
         found = {name: self._answer(name, identity) for name in names}
         missing = tuple(
