@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -13,11 +11,11 @@ import pytest_asyncio
 from dayfly import AsyncSandbox
 from dayfly.errors import PolicyError
 from dayfly.indexes import MachineIndexes
-from dayfly.manager.ledger import Ledger, Record
 from dayfly.manager.means import MachineMeans
 from dayfly.network import Rule
 from dayfly.secrets import Environment, Files, Ring, Vault
 from tests.egress.internet import PUBLIC
+from tests.network.journal import Heard
 from tests.network.world import EVIL, House, World, python
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="session")]
@@ -144,28 +142,18 @@ async def test_what_the_code_sends_in_the_secrets_place_does_not_go_out(box: Asy
 
 
 async def test_every_use_is_written_down(keeping: House, world: World) -> None:
-    entries: list[tuple[str, dict[str, object]]] = []
-
-    class Kept:
-        failure = None
-
-        def append(self, chain: str, kind: str, facts: Any, **_: object) -> Future[None]:
-            entries.append((kind, facts))
-            done: Future[None] = Future()
-            done.set_result(None)
-            return done
-
+    heard = Heard()
     async with keeping.sandbox(API, image="data") as sandbox:
-        keeping.manager._life(sandbox.id).keep_record(Record(Ledger(Kept()), sandbox.id, ""))
+        keeping.manager._life(sandbox.id).keep_record(heard.record(sandbox.id))
         for path in ("v1/page", "v1/page", "v2/page"):
             await sandbox.commands.run(f"curl -sS https://api.example.com/{path}", timeout=30)
-    rows = [facts for kind, facts in entries if kind == "egress.request"]
+    rows = heard.of("egress.request")
     assert {(row["path"], row["status"], row["secret"], row["code"]) for row in rows} == {
         ("/v1/page", 200, "crm", None),
         ("/v2/page", 403, None, "request_not_listed"),
     }
-    assert sum(row["count"] for row in rows) == 3  # type: ignore[misc]
-    assert VALUE not in str(entries)
+    assert sum(row["count"] for row in rows) == 3
+    assert VALUE not in str(heard.entries)
 
 
 async def test_without_the_secret_there_is_no_sandbox_with_that_rule(earth: World, tmp_path: Path) -> None:
