@@ -35,7 +35,8 @@ class MemoryTunnel:
 
     def __init__(self) -> None:
         self.denied: Denied | None = None
-        self.sent: asyncio.Queue[bytes] = asyncio.Queue()
+        self.heard: asyncio.Queue[bytes] = asyncio.Queue()
+        self.sent = 0  # of what it was made with
         self.incoming: asyncio.Queue[bytes | Exception] = asyncio.Queue()
         self.closed = asyncio.Event()
 
@@ -46,10 +47,10 @@ class MemoryTunnel:
         return data
 
     async def write(self, data: bytes) -> None:
-        self.sent.put_nowait(bytes(data))
+        self.heard.put_nowait(bytes(data))
 
     def write_eof(self) -> None:
-        self.sent.put_nowait(b"")
+        self.heard.put_nowait(b"")
 
     def close(self) -> None:
         self.closed.set()
@@ -72,7 +73,7 @@ class MemoryWay:
     async def withdraw(self, sandbox: str) -> None:
         self.withdrawn.append(sandbox)
 
-    async def connect(self, sandbox: str, host: str, port: int) -> Any:
+    async def connect(self, sandbox: str, host: str, port: int, early: bytes = b"") -> Any:
         self.asked.append((host, port))
         found = self.answer(host, port)
         if isinstance(found, Exception):
@@ -134,11 +135,11 @@ async def test_bytes_go_both_ways_and_ends_are_told_both_ways() -> None:
         asked = await cell.agent.open("tunnel", host="files.example.com", port=443)
         assert await word(asked) == Event("connected", {})
         await asked.data(STDIN, b"a question")
-        assert await tunnel.sent.get() == b"a question"
+        assert await tunnel.heard.get() == b"a question"
         tunnel.incoming.put_nowait(b"an answer")
         assert await word(asked) == Data(STDOUT, b"an answer")
         await asked.send(Eof(STDIN))
-        assert await tunnel.sent.get() == b"", "the client has said all"
+        assert await tunnel.heard.get() == b"", "the client has said all"
         assert not tunnel.closed.is_set(), "the answer may still come"
         tunnel.incoming.put_nowait(b"")
         assert await word(asked) == Eof(STDOUT)

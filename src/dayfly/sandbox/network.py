@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal, Protocol
 
-from dayfly.egress.client import Closed, EgressDenied, EgressUnreachable, Requested, Tunnel
+from dayfly.egress.client import MOST_EARLY, Closed, EgressDenied, EgressUnreachable, Requested, Tunnel
 from dayfly.egress.verdict import Denied
 from dayfly.errors import HostError, SandboxEnded
 from dayfly.network import Beginning, Grants, beginning
@@ -65,8 +65,9 @@ class WayOut(Protocol):
         """Its connections end, and are told of before this returns."""
         ...
 
-    async def connect(self, sandbox: str, host: str, port: int) -> Tunnel:
-        """Raises ``EgressDenied`` and ``EgressUnreachable``."""
+    async def connect(self, sandbox: str, host: str, port: int, early: bytes) -> Tunnel:
+        """``early`` is what the sandbox has said by now; the tunnel's ``sent`` tells how much of it is on its way. Raises
+        ``EgressDenied`` and ``EgressUnreachable``."""
         ...
 
 
@@ -130,10 +131,11 @@ class Network:
             return
 
     async def _connected(self, asked: Accepted, host: str, port: int) -> None:
-        tunnel = await self._way.connect(self._sandbox, host, port)
+        early = asked.early(MOST_EARLY)
+        tunnel = await self._way.connect(self._sandbox, host, port, early)
         try:
             asked.send_event("connected", {})
-            await _both_ways(asked, tunnel)
+            await _both_ways(asked, tunnel, early[tunnel.sent :])
         except OSError as error:
             if tunnel.denied is None:
                 raise EgressUnreachable(f"the connection broke: {error.strerror or error}"[:200]) from error
@@ -268,9 +270,9 @@ def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
 
 
-async def _both_ways(asked: Accepted, tunnel: Tunnel) -> None:
-    """Until both sides have said all, or either is gone."""
-    ways = [asyncio.ensure_future(way(asked, tunnel)) for way in (_outward, _inward)]
+async def _both_ways(asked: Accepted, tunnel: Tunnel, rest: bytes) -> None:
+    """Until both sides have said all, or either is gone. ``rest`` is what the sandbox has said and the tunnel does not have."""
+    ways = [asyncio.ensure_future(way) for way in (_outward(asked, tunnel, rest), _inward(asked, tunnel))]
     try:
         await asyncio.gather(*ways)
     finally:
@@ -279,7 +281,9 @@ async def _both_ways(asked: Accepted, tunnel: Tunnel) -> None:
         await asyncio.wait(ways)
 
 
-async def _outward(asked: Accepted, tunnel: Tunnel) -> None:
+async def _outward(asked: Accepted, tunnel: Tunnel, rest: bytes) -> None:
+    if rest:
+        await tunnel.write(rest)
     while isinstance(message := await asked.next(), Data):
         await tunnel.write(message.data)
     if isinstance(message, Eof):
