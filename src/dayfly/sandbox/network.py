@@ -133,13 +133,16 @@ class Network:
     async def _connected(self, asked: Accepted, host: str, port: int) -> None:
         early = asked.early(MOST_EARLY)
         tunnel = await self._way.connect(self._sandbox, host, port, early)
+        connected = _Connected(asked)
         try:
-            asked.send_event("connected", {})
-            await _both_ways(asked, tunnel, early[tunnel.sent :])
+            if not early:
+                connected.tell()
+            await _both_ways(asked, tunnel, early[tunnel.sent :], connected)
         except OSError as error:
             if tunnel.denied is None:
                 raise EgressUnreachable(f"the connection broke: {error.strerror or error}"[:200]) from error
         finally:
+            connected.tell()
             tunnel.close()
         if tunnel.denied is not None:
             raise EgressDenied(tunnel.denied)
@@ -270,9 +273,23 @@ def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
 
 
-async def _both_ways(asked: Accepted, tunnel: Tunnel, rest: bytes) -> None:
+class _Connected:
+    """The word that there is a connection. Who has begun to speak does not wait for it, and gets it with the first answer: to wake
+    somebody inside takes longer than to carry a request."""
+
+    def __init__(self, asked: Accepted) -> None:
+        self._asked: Accepted | None = asked
+
+    def tell(self) -> None:
+        """Once; what is sent next may go with it."""
+        asked, self._asked = self._asked, None
+        if asked is not None:
+            asked.send_event("connected", {})
+
+
+async def _both_ways(asked: Accepted, tunnel: Tunnel, rest: bytes, connected: _Connected) -> None:
     """Until both sides have said all, or either is gone. ``rest`` is what the sandbox has said and the tunnel does not have."""
-    ways = [asyncio.ensure_future(way) for way in (_outward(asked, tunnel, rest), _inward(asked, tunnel))]
+    ways = [asyncio.ensure_future(way) for way in (_outward(asked, tunnel, rest), _inward(asked, tunnel, connected))]
     try:
         await asyncio.gather(*ways)
     finally:
@@ -290,10 +307,12 @@ async def _outward(asked: Accepted, tunnel: Tunnel, rest: bytes) -> None:
         tunnel.write_eof()
 
 
-async def _inward(asked: Accepted, tunnel: Tunnel) -> None:
+async def _inward(asked: Accepted, tunnel: Tunnel, connected: _Connected) -> None:
     while data := await tunnel.read(READ):
+        connected.tell()
         if not await asked.send_data(ops.STDOUT, data):
             return
+    connected.tell()
     asked.send_eof(ops.STDOUT)
 
 
