@@ -54,7 +54,7 @@ class Hosts:
         if not self._made:
             try:
                 self._made = _made(path)
-                os.chown(path, 0, 0)
+                os.chown(path, os.geteuid(), os.getegid())
                 os.chmod(path, 0o644)
             except OSError:
                 self._path = None
