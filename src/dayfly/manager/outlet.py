@@ -106,8 +106,8 @@ class Way:
     async def withdraw(self, sandbox: str) -> None:
         await self.outlet.withdraw(sandbox)
 
-    async def connect(self, sandbox: str, host: str, port: int) -> Tunnel:
-        return await self.outlet.connect(sandbox, host, port)
+    async def connect(self, sandbox: str, host: str, port: int, early: bytes) -> Tunnel:
+        return await self.outlet.connect(sandbox, host, port, early)
 
 
 @dataclass
