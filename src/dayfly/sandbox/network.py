@@ -142,8 +142,8 @@ class Network:
             if tunnel.denied is None:
                 raise EgressUnreachable(f"the connection broke: {error.strerror or error}"[:200]) from error
         finally:
-            connected.tell()
             tunnel.close()
+            connected.tell()
         if tunnel.denied is not None:
             raise EgressDenied(tunnel.denied)
         asked.finish({})
