@@ -222,6 +222,26 @@ def test_any_other_name_does_not_exist_and_is_reported(name: str) -> None:
     assert reports.told == [(name, True), (name, False)]
 
 
+class Told(Hosts):
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.told: list[tuple[str, str]] = []
+
+    def add(self, host: str, address: str) -> None:
+        self.told.append((host, address))
+
+
+@pytest.mark.parametrize("listen", [True, False])
+@pytest.mark.parametrize("learning", [True, False])
+def test_only_what_is_listened_for_as_long_as_it_exists_is_for_the_hosts_file(learning: bool, listen: bool) -> None:
+    names, hosts = Names(Clock()), Told()
+    names.replace({"a.example": (443,)}, (443,) if learning else ())
+    made = Zone(names, Reports(), hosts, lambda host, address: listen)  # type: ignore[arg-type]
+    for kind in (dns.AAAA, dns.A):
+        dns.answer(query("a.example", kind), made.look)
+    assert hosts.told == ([("a.example", "127.64.0.1")] if listen and not learning else [])
+
+
 def test_what_cannot_be_listened_on_has_no_address_now() -> None:
     assert code(dns.answer(query("a.example"), zone("a.example", listen=False).look)) == dns.SERVFAIL
 
