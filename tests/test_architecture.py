@@ -35,9 +35,7 @@ BOUNDARY_PARTS = (
     "boundaries.life"
 )
 
-GATEWAY_PARTS = (
-    "egress.resolving egress.dialling egress.openings egress.meter egress.relay egress.guests egress.verdict"
-)
+GATEWAY_PARTS = "egress.resolving egress.dialling egress.openings egress.meter egress.relay egress.unless egress.guests egress.verdict"
 
 ZONES = {
     # nouns that cross layers
@@ -97,6 +95,7 @@ ZONES = {
     "egress.openings": Zone("hosts egress.hello egress.http.messages egress.verdict", "a part", third_party="h11"),
     "egress.meter": Zone("", "a part"),
     "egress.labels": Zone("", "a part"),
+    "egress.unless": Zone("", "a part"),
     "egress.relay": Zone("egress.meter", "a part"),
     "egress.guests": Zone(
         "network egress.labels egress.meter egress.resolving egress.rules egress.terms egress.verdict",

@@ -501,3 +501,59 @@ print(everything(peer).decode())
     await connected.resume()
     await call.result()
     assert call.stdout == b"ready\na.example:443 \n"
+
+
+HOSTS = """
+def listed():
+    with open("/etc/hosts") as file:
+        return [line.split() for line in file if line.startswith("127.64.")]
+
+def known(name):
+    try:
+        return socket.getaddrinfo(name, 443, socket.AF_INET, socket.SOCK_STREAM)[0][4][0]
+    except OSError:
+        return None
+"""
+
+
+async def test_a_name_that_was_asked_for_stands_in_the_sandboxs_hosts_file_while_it_exists(connected: Host) -> None:
+    """And in nobody else's: outside of a sandbox that file is the machine's."""
+    await names(connected, ("one.example", [443]), ("two.example", [443]), ("*.wild.example", [443]))
+    asking = HOSTS + "[resolve(name) for name in ('two.example', 'x.wild.example', 'other.example', 'two.example')]\n"
+    found = await said(connected, asking + "print(json.dumps([listed(), resolve('two.example')[1]]))")
+    address = found[1]
+    if not in_gvisor(connected):
+        assert found[0] == []
+        return
+    assert [host for _, host in found[0]] == ["two.example", "x.wild.example"]
+    assert found[0][0][0] == address
+    assert await said(connected, HOSTS + "print(json.dumps(known('two.example')))") == address
+    await names(connected, ("one.example", [443]))
+    assert await said(connected, HOSTS + "print(json.dumps([listed(), known('two.example')]))") == [[], None]
+    await names(connected, ("two.example", [443]))
+    code = HOSTS + "print(json.dumps([listed(), resolve('two.example')[1], listed()]))"
+    assert await said(connected, code) == [[], address, [[address, "two.example"]]]
+    await names(connected)
+    assert await said(connected, HOSTS + "print(json.dumps(listed()))") == []
+
+
+async def test_nobody_inside_writes_the_hosts_file(connected: Host) -> None:
+    await names(connected, ("one.example", [443]))
+    code = """
+resolve("one.example")
+found = []
+for attempt in (
+    lambda: open("/etc/hosts", "a"),
+    lambda: os.chmod("/etc/hosts", 0o666),
+    lambda: os.rename("/etc/hosts", "/etc/mine"),
+    lambda: os.unlink("/etc/hosts"),
+):
+    try:
+        attempt()
+        found.append("done")
+    except OSError as error:
+        found.append(type(error).__name__)
+print(json.dumps(found))
+"""
+    if in_gvisor(connected):
+        assert await said(connected, code) == ["PermissionError"] * 4

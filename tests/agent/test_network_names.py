@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayfly.agent.network import dns
+from dayfly.agent.network.hosts import Hosts
 from dayfly.agent.network.names import MAX_NAMES, MAX_WILD, WILD_PER_MINUTE, Exhausted, Names, checked
 from dayfly.agent.network.zone import Zone
 from dayfly.agent.session import BadRequest
@@ -165,7 +166,7 @@ class Reports:
 
 
 def zone(*hosts: str, listen: bool = True) -> Zone:
-    return Zone(table(*hosts), Reports(), lambda host, address: listen)  # type: ignore[arg-type]
+    return Zone(table(*hosts), Reports(), Hosts(None), lambda host, address: listen)  # type: ignore[arg-type]
 
 
 def query(name: str, kind: int = dns.A, group: int = 1, extra: bytes = b"", flags: int = 0x0100) -> bytes:
@@ -214,11 +215,31 @@ def test_the_case_of_the_question_is_kept_and_does_not_matter() -> None:
 @pytest.mark.parametrize("name", ["b.example", "example", "a.example.lan", "a.b.wild.example", "wild.example"])
 def test_any_other_name_does_not_exist_and_is_reported(name: str) -> None:
     reports = Reports()
-    made = Zone(table("a.example", "*.wild.example"), reports, lambda host, address: True)  # type: ignore[arg-type]
+    made = Zone(table("a.example", "*.wild.example"), reports, Hosts(None), lambda host, address: True)  # type: ignore[arg-type]
     for kind in (dns.A, dns.AAAA):
         response = dns.answer(query(name, kind), made.look)
         assert (code(response), counts(response)) == (dns.NXDOMAIN, (1, 0, 0, 0))
     assert reports.told == [(name, True), (name, False)]
+
+
+class Told(Hosts):
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.told: list[tuple[str, str]] = []
+
+    def add(self, host: str, address: str) -> None:
+        self.told.append((host, address))
+
+
+@pytest.mark.parametrize("listen", [True, False])
+@pytest.mark.parametrize("learning", [True, False])
+def test_only_what_is_listened_for_as_long_as_it_exists_is_for_the_hosts_file(learning: bool, listen: bool) -> None:
+    names, hosts = Names(Clock()), Told()
+    names.replace({"a.example": (443,)}, (443,) if learning else ())
+    made = Zone(names, Reports(), hosts, lambda host, address: listen)  # type: ignore[arg-type]
+    for kind in (dns.AAAA, dns.A):
+        dns.answer(query("a.example", kind), made.look)
+    assert hosts.told == ([("a.example", "127.64.0.1")] if listen and not learning else [])
 
 
 def test_what_cannot_be_listened_on_has_no_address_now() -> None:
@@ -248,7 +269,7 @@ def test_an_address_tells_its_name() -> None:
 
 def test_a_dot_within_a_label_is_no_dot_between_labels() -> None:
     reports = Reports()
-    made = Zone(table("a.example"), reports, lambda host, address: True)  # type: ignore[arg-type]
+    made = Zone(table("a.example"), reports, Hosts(None), lambda host, address: True)  # type: ignore[arg-type]
     asked = query("x")[:12] + b"\x09a.example\0" + b"\0\1\0\1"
     assert code(dns.answer(asked, made.look)) == dns.NXDOMAIN
     assert reports.told == [("a\\046example", True)]
@@ -308,7 +329,7 @@ def test_no_packet_does_harm(packet: bytes) -> None:
 @given(st.binary(max_size=300), st.sampled_from([b"", OPT, OPT[:5]]))
 def test_no_question_does_harm(rest: bytes, extra: bytes) -> None:
     reports = Reports()
-    made = Zone(table("a.example", "*.b.example"), reports, lambda host, address: True)  # type: ignore[arg-type]
+    made = Zone(table("a.example", "*.b.example"), reports, Hosts(None), lambda host, address: True)  # type: ignore[arg-type]
     packet = query("x")[:12] + rest + extra
     assert dns.answer(packet, made.look)[2] & 0x80
     assert all(name.isascii() and name.isprintable() for name, _ in reports.told)

@@ -167,6 +167,25 @@ def test_a_source_reads_all_and_tells_its_end_once(loop: Loop) -> None:
     assert bucket.data == b"abc"
 
 
+def test_a_source_begins_with_what_is_there_and_leaves_open_what_is_lent(loop: Loop) -> None:
+    bucket = Bucket()
+    read_end, write_end = os.pipe2(os.O_NONBLOCK)
+    made = Source(loop, read_end, 1, bucket, lent=True)
+    made.begin()
+    assert bucket.data == b""
+    os.write(write_end, b"abc")
+    turn(loop, lambda: bucket.data == b"abc")
+    early = Bucket()
+    os.write(write_end, b"def")
+    made.close()
+    again = Source(loop, read_end, 1, early, lent=True)
+    again.begin()
+    assert early.data == b"def", "at once"
+    os.close(write_end)
+    turn(loop, lambda: early.over)
+    os.close(read_end)  # nobody else has
+
+
 def test_a_source_takes_no_more_than_there_is_room_for(loop: Loop) -> None:
     bucket = Bucket(room_left=4)
     made, write_end = source(loop, bucket)

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from dayfly.egress.client import Closed, EgressDenied, EgressUnreachable, Gateway, Tunnel
+from dayfly.egress.client import MOST_EARLY, Closed, EgressDenied, EgressUnreachable, Gateway, Tunnel
 from dayfly.egress.guests import MOST_CONNECTIONS
 from dayfly.manager.outlet import Outlet
 from tests.egress.canary import Canary, Visit, until
@@ -38,6 +38,28 @@ async def read_all(tunnel: Tunnel) -> bytes:
     while piece := await tunnel.read(1 << 20):
         pieces.append(piece)
     return b"".join(pieces)
+
+
+async def test_what_is_said_early_is_judged_counted_and_passed_as_if_it_came_late(
+    gateway: Gateway, canary: Canary, ends: Ends
+) -> None:
+    await gateway.admit("one", local(canary.port))
+    tunnel = await gateway.connect("one", "localhost", canary.port, b"x" * (MOST_EARLY + 9))
+    assert tunnel.sent == MOST_EARLY
+    await tunnel.write(b"y" * 9)
+    tunnel.write_eof()
+    assert await read_all(tunnel) == b"x" * MOST_EARLY + b"y" * 9
+    assert (await ends.next()).sent == tunnel.sent == MOST_EARLY + 9
+    tunnel.close()
+    with pytest.raises(EgressDenied):
+        await gateway.connect("one", "other.example", canary.port, b"hello")
+    await gateway.admit("one", local(canary.port, "tls"))
+    ended = await gateway.connect("one", "localhost", canary.port, b"hello")
+    with pytest.raises(ConnectionResetError):
+        await ended.read(100)
+    assert (await ends.next()).why == "not_tls"
+    ended.close()
+    assert [bytes(visit.said) for visit in canary.visits] == [b"x" * MOST_EARLY + b"y" * 9, b""]
 
 
 async def test_bytes_go_both_ways_and_the_end_is_told_with_counts(gateway: Gateway, canary: Canary, ends: Ends) -> None:

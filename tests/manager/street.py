@@ -50,7 +50,7 @@ class FakeGateway:
         if self.rules.pop(sandbox, None) and not self.lost.is_set():
             self.on_closed(sandbox, ENDED)
 
-    async def connect(self, sandbox: str, host: str, port: int) -> Any:
+    async def connect(self, sandbox: str, host: str, port: int, early: bytes = b"") -> Any:
         if self.lost.is_set():
             raise EgressDenied(Denied(host, port, "gateway_gone", "it is gone", ""))
         return (self, sandbox, host, port)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dayfly.egress.client import Closed, EgressDenied, EgressUnreachable
+from dayfly.egress.client import MOST_EARLY, Closed, EgressDenied, EgressUnreachable
 from dayfly.egress.verdict import Denied
 from dayfly.errors import HostError, SandboxEnded
 from dayfly.network import LEARN_PORTS, Rule, environment_for
@@ -35,7 +35,8 @@ class MemoryTunnel:
 
     def __init__(self) -> None:
         self.denied: Denied | None = None
-        self.sent: asyncio.Queue[bytes] = asyncio.Queue()
+        self.heard: asyncio.Queue[bytes] = asyncio.Queue()
+        self.sent = 0  # of what it was made with
         self.incoming: asyncio.Queue[bytes | Exception] = asyncio.Queue()
         self.closed = asyncio.Event()
 
@@ -46,10 +47,10 @@ class MemoryTunnel:
         return data
 
     async def write(self, data: bytes) -> None:
-        self.sent.put_nowait(bytes(data))
+        self.heard.put_nowait(bytes(data))
 
     def write_eof(self) -> None:
-        self.sent.put_nowait(b"")
+        self.heard.put_nowait(b"")
 
     def close(self) -> None:
         self.closed.set()
@@ -64,6 +65,8 @@ class MemoryWay:
         self.withdrawn: list[str] = []
         self.asked: list[tuple[str, int]] = []
         self.authority: str | None = None
+        self.early: list[bytes] = []
+        self.takes = MOST_EARLY
 
     async def admit(self, sandbox: str, rules: tuple[Rule, ...], told: Callable[[Closed], None]) -> str | None:
         self.admitted.append(rules)
@@ -72,11 +75,15 @@ class MemoryWay:
     async def withdraw(self, sandbox: str) -> None:
         self.withdrawn.append(sandbox)
 
-    async def connect(self, sandbox: str, host: str, port: int) -> Any:
+    async def connect(self, sandbox: str, host: str, port: int, early: bytes = b"") -> Any:
         self.asked.append((host, port))
         found = self.answer(host, port)
         if isinstance(found, Exception):
             raise found
+        if early:
+            self.early.append(early)
+            found.heard.put_nowait(early[: self.takes])
+            found.sent = len(early[: self.takes])
         return found
 
 
@@ -134,16 +141,55 @@ async def test_bytes_go_both_ways_and_ends_are_told_both_ways() -> None:
         asked = await cell.agent.open("tunnel", host="files.example.com", port=443)
         assert await word(asked) == Event("connected", {})
         await asked.data(STDIN, b"a question")
-        assert await tunnel.sent.get() == b"a question"
+        assert await tunnel.heard.get() == b"a question"
         tunnel.incoming.put_nowait(b"an answer")
         assert await word(asked) == Data(STDOUT, b"an answer")
         await asked.send(Eof(STDIN))
-        assert await tunnel.sent.get() == b"", "the client has said all"
+        assert await tunnel.heard.get() == b"", "the client has said all"
         assert not tunnel.closed.is_set(), "the answer may still come"
         tunnel.incoming.put_nowait(b"")
         assert await word(asked) == Eof(STDOUT)
         assert await word(asked) == Finish({})
         await asyncio.wait_for(tunnel.closed.wait(), 5)
+
+
+async def test_who_has_begun_to_speak_is_heard_with_the_request_and_told_with_the_answer() -> None:
+    tunnel = MemoryTunnel()
+    way = MemoryWay(lambda *_: tunnel)
+    async with living(agreeing) as (life, cell):
+        await life.set_network(RULES, way)  # type: ignore[arg-type]
+        asked = await cell.agent.open("tunnel", b"a que", b"stion", host="files.example.com", port=443)
+        assert await tunnel.heard.get() == b"a question"
+        assert way.early == [b"a question"]
+        assert asked.arrived.empty(), "nobody waits for a word that there is a connection"
+        await asked.data(STDIN, b", more")
+        assert await tunnel.heard.get() == b", more"
+        tunnel.incoming.put_nowait(b"an answer")
+        assert await word(asked) == Event("connected", {})
+        assert await word(asked) == Data(STDOUT, b"an answer")
+
+
+async def test_what_the_gateway_did_not_take_at_once_follows() -> None:
+    tunnel = MemoryTunnel()
+    way = MemoryWay(lambda *_: tunnel)
+    way.takes = 3
+    async with living(agreeing) as (life, cell):
+        await life.set_network(RULES, way)  # type: ignore[arg-type]
+        await cell.agent.open("tunnel", b"a question", b"x" * (MOST_EARLY - 5), host="files.example.com", port=443)
+        assert [await tunnel.heard.get() for _ in range(2)] == [b"a q", b"uestion"]
+        assert await tunnel.heard.get() == b"x" * (MOST_EARLY - 5), "beyond what may come early, and in its turn"
+        assert way.early == [b"a question"]
+
+
+@pytest.mark.parametrize("ends", [b"", ConnectionResetError("reset by peer")])
+async def test_whatever_becomes_of_it_the_word_comes_before_the_end(ends: bytes | Exception) -> None:
+    tunnel = MemoryTunnel()
+    async with living(agreeing) as (life, cell):
+        await life.set_network(RULES, MemoryWay(lambda *_: tunnel))  # type: ignore[arg-type]
+        asked = await cell.agent.open("tunnel", b"a question", host="files.example.com", port=443)
+        tunnel.incoming.put_nowait(ends)
+        assert await word(asked) == Event("connected", {})
+        assert isinstance(await word(asked), Fail if ends else Eof)
 
 
 async def test_what_is_denied_is_told_inside_and_is_in_the_answer_of_the_run() -> None:

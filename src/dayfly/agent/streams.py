@@ -43,16 +43,18 @@ class Sink:
 
 
 class Source:
-    """Reads one non-blocking descriptor, which it owns, into a sink."""
+    """Reads one descriptor into a sink. It owns it, or it is ``lent``: non-blocking already, and closed by somebody else, later."""
 
-    def __init__(self, loop: Loop, fd: int, stream: int, sink: Sink) -> None:
+    def __init__(self, loop: Loop, fd: int, stream: int, sink: Sink, *, lent: bool = False) -> None:
         self.fd = fd
         self.stream = stream
         self._loop = loop
         self._sink = sink
         self._left = UNLIMITED  # bytes to read before this source counts as ended
         self._watching = False
-        os.set_blocking(fd, False)
+        self._lent = lent
+        if not lent:
+            os.set_blocking(fd, False)
 
     @property
     def open(self) -> bool:
@@ -63,6 +65,12 @@ class Source:
         if self.fd >= 0 and not self._watching and self._sink.room():
             self._watching = True
             self._loop.on_readable(self.fd, self._readable)
+
+    def begin(self) -> None:
+        """Read what is there already, and ``resume``."""
+        if self.fd >= 0 and self._sink.room():
+            self._readable()
+            self.resume()
 
     def settle(self) -> None:
         """The writer that matters is dead: read what is in the pipe now and nothing that others add."""
@@ -78,8 +86,10 @@ class Source:
         if self.fd < 0:
             return
         fd, self.fd = self.fd, -1
-        self._loop.forget(fd)
-        os.close(fd)
+        self._loop.not_readable(fd)
+        if not self._lent:
+            self._loop.forget(fd)
+            os.close(fd)
         self._sink.ended(self)
 
     def _readable(self) -> None:
@@ -110,19 +120,29 @@ class Source:
 
 
 class Drain:
-    """Writes bytes that came on a channel to a non-blocking descriptor, which it owns, and gives credit as it goes.
+    """Writes bytes that came on a channel to a descriptor, and gives credit as it goes. It owns it, or it is ``lent``: see ``Source``.
 
     ``on_lost`` is called once nobody reads there any more.
     """
 
-    def __init__(self, loop: Loop, fd: int, channel: Channel, on_lost: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        fd: int,
+        channel: Channel,
+        on_lost: Callable[[], None] | None = None,
+        *,
+        lent: bool = False,
+    ) -> None:
         self._loop = loop
         self._fd = fd
         self._channel = channel
         self._waiting: list[bytes] = []  # bounded by the channel's window
         self._ending: Callable[[], None] | None = None
         self._on_lost = on_lost
-        os.set_blocking(fd, False)
+        self._lent = lent
+        if not lent:
+            os.set_blocking(fd, False)
 
     def write(self, data: bytes) -> None:
         """Bytes for a reader that is gone are dropped, as a shell does."""
@@ -142,8 +162,10 @@ class Drain:
         if self._fd < 0:
             return
         fd, self._fd = self._fd, -1
-        self._loop.forget(fd)
-        os.close(fd)
+        self._loop.not_writable(fd)
+        if not self._lent:
+            self._loop.forget(fd)
+            os.close(fd)
         self._give_up()
 
     def _give_up(self) -> None:

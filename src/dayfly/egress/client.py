@@ -28,7 +28,7 @@ from dayfly.egress.verdict import Denied, port_or_zero
 from dayfly.errors import DayflyError, Fault, HostError
 from dayfly.network import Grants
 
-__all__ = ["Closed", "EgressDenied", "EgressUnreachable", "Gateway", "Requested", "Tunnel"]
+__all__ = ["MOST_EARLY", "Closed", "EgressDenied", "EgressUnreachable", "Gateway", "Requested", "Tunnel"]
 
 START_SECONDS = 30.0
 """Until it is ready: some 0.3 s, and more on a machine that starts many things at once."""
@@ -38,6 +38,9 @@ ANSWER_SECONDS = 10.0
 
 CONNECT_SECONDS = 45.0
 """For a connection: a gateway takes at most 40 s. One that does not answer in time will never answer anybody."""
+
+MOST_EARLY = 16 * 1024
+"""Bytes that a tunnel may begin with before it is one: what a sandbox's end of it holds on any machine, and more than a request."""
 
 MOST_TOGETHER = 64
 """Packets that are dealt with before others get their turn."""
@@ -81,6 +84,7 @@ class _Dialled:
     answer: asyncio.Future[Tunnel | None]  # None: connected, and nobody wants it any more
     ours: socket.socket | None
     overdue: asyncio.TimerHandle
+    said: int  # bytes that are the gateway's already
     tunnel: Tunnel | None = None
     connected: dict[str, Any] | None = None
     since: float = 0.0
@@ -161,15 +165,16 @@ class Gateway:
         with suppress(HostError):  # gone: then nothing of it is left
             await self._answered(number, answer)
 
-    async def connect(self, sandbox: str, host: str, port: int) -> Tunnel:
-        """Raises ``EgressDenied``, ``EgressUnreachable``."""
+    async def connect(self, sandbox: str, host: str, port: int, early: bytes = b"") -> Tunnel:
+        """``early`` are the first bytes for the server, at most ``MOST_EARLY``, which are there when the gateway looks for them; the
+        tunnel's ``sent`` counts how many of them are on their way. Raises ``EgressDenied``, ``EgressUnreachable``."""
         if self.lost.is_set():
             raise EgressDenied(gone(host, port))
         if not isinstance(host, str) or len(host) > MAX_TEXT:
             raise EgressDenied(no_name(port))
         if not port_or_zero(port):  # an agent's word, which must not cost the gateway
             raise EgressDenied(no_port(host))
-        number, dialled, theirs = self._dial(sandbox, host, port)
+        number, dialled, theirs = self._dial(sandbox, host, port, early[:MOST_EARLY])
         asked = {"op": "connect", "id": number, "sandbox": sandbox, "host": host, "port": port}
         self._packets.post(asked, theirs).add_done_callback(lambda sent: self._asked_for(number, sent))
         try:
@@ -207,7 +212,7 @@ class Gateway:
         if number in self._asked or (dialled is not None and dialled.connected is None):
             self._lose()
 
-    def _dial(self, sandbox: str, host: str, port: int) -> tuple[int, _Dialled, socket.socket]:
+    def _dial(self, sandbox: str, host: str, port: int, early: bytes) -> tuple[int, _Dialled, socket.socket]:
         try:
             ours, theirs = socket.socketpair()
         except OSError as error:
@@ -224,6 +229,7 @@ class Gateway:
             self._loop.create_future(),
             ours,
             self._loop.call_later(CONNECT_SECONDS, self._overdue, self._next),
+            _said(ours, early),
         )
         dialled.answer.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._dialled[self._next] = dialled
@@ -294,6 +300,7 @@ class Gateway:
                 packet["address"],
                 lambda: self._incoming(2**20),
                 lambda: self._end(number),
+                dialled.said,
             )
         except OSError as error:
             close_private(ours)
@@ -409,3 +416,11 @@ _HEARD: dict[str, Callable[[Gateway, dict[str, Any]], None]] = {
 def _fail(answer: asyncio.Future[Any], error: Exception) -> None:
     if not answer.done():
         answer.set_exception(error)
+
+
+def _said(ours: socket.socket, early: bytes) -> int:
+    """How much of it the kernel takes at once."""
+    try:
+        return ours.send(early, socket.MSG_DONTWAIT) if early else 0
+    except OSError:  # what is wrong with it, whoever uses it is told
+        return 0

@@ -8,7 +8,7 @@ import socket
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 from dayfly.egress.addresses import refusal
-from dayfly.egress.interfaces import interfaces
+from dayfly.egress.interfaces import Interfaces, Watch
 from dayfly.egress.resolving import NoSuchName, Resolver, Turns
 
 __all__ = ["Dialler", "Network", "PrivateAddress", "Unreachable"]
@@ -34,6 +34,7 @@ class PrivateAddress(Exception):
 class Dialler:
     def __init__(self, resolver: Resolver) -> None:
         self._resolver = resolver
+        self._own = Watch()
 
     async def dial(self, host: str, port: int, private: Network | None, turns: Turns) -> tuple[Address, socket.socket]:
         """A connection, and the address that it goes to. Raises ``Unreachable``, ``PrivateAddress``."""
@@ -42,7 +43,7 @@ class Dialler:
         except NoSuchName as error:
             raise Unreachable(f"{host}: {error}.") from None
         last = "no answer"
-        for address in _admitted(found, private)[:MAX_TRIED]:
+        for address in _admitted(found, private, self._own.now())[:MAX_TRIED]:
             try:
                 return address, await _connected(address, port)
             except OSError as error:  # also a time-out
@@ -50,8 +51,7 @@ class Dialler:
         raise Unreachable(f"{host}, port {port}: {last}.")
 
 
-def _admitted(found: list[Address], private: Network | None) -> list[Address]:
-    own = interfaces()
+def _admitted(found: list[Address], private: Network | None, own: Interfaces) -> list[Address]:
     refused = {address: refusal(address, private=private, own=own.addresses, links=own.links) for address in found}
     admitted = [address for address, why in refused.items() if why is None]
     if not admitted:

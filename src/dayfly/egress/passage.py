@@ -19,6 +19,7 @@ from dayfly.egress.http.serving import Answered
 from dayfly.egress.openings import Opening, opening
 from dayfly.egress.relay import Relay
 from dayfly.egress.served import Served
+from dayfly.egress.unless import Interrupted, unless
 from dayfly.egress.verdict import Allowed, Denied
 
 __all__ = ["Answers", "Passage"]
@@ -150,15 +151,10 @@ class Passage:
         return self._upstream
 
     async def _unless_ended(self, work: Coroutine[Any, Any, T]) -> T:
-        task = asyncio.ensure_future(work)
-        both: list[asyncio.Future[Any]] = [task, self._over]
-        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        if not self._over.done():
-            return task.result()
-        task.cancel()
-        with suppress(asyncio.CancelledError, Exception):
-            await task
-        raise _Ended("the connection was given up before it came about.")
+        try:
+            return await unless(self._over, work)
+        except Interrupted:
+            raise _Ended("the connection was given up before it came about.") from None
 
     # --- answering it here --------------------------------------------------------------------------------------------
 

@@ -69,6 +69,8 @@ class Relay:
 class _Flow:
     """One direction."""
 
+    # asyncio gets numbers: of a socket that it does not know it would make a whole sentence, with its addresses, to throw it away.
+
     def __init__(self, relay: Relay, source: socket.socket, sink: socket.socket, *whose: str) -> None:
         self.moved = 0
         self.over = False  # the end was passed on
@@ -91,18 +93,18 @@ class _Flow:
 
     def stop(self) -> None:
         self._stopped = True
-        self._loop.remove_reader(self._source)
-        self._loop.remove_writer(self._sink)
+        self._loop.remove_reader(self._source.fileno())
+        self._loop.remove_writer(self._sink.fileno())
         if self._waits is not None:
             self._waits.leave(self._its_turn)
             self._waits = None
 
     def _read_on(self) -> None:
         if not (self._stopped or self._at_end or self._left):
-            self._loop.add_reader(self._source, self._readable)
+            self._loop.add_reader(self._source.fileno(), self._readable)
 
     def _wait(self, meter: Meter) -> None:
-        self._loop.remove_reader(self._source)
+        self._loop.remove_reader(self._source.fileno())
         self._waits = meter
         meter.wait(self._its_turn)
 
@@ -140,8 +142,8 @@ class _Flow:
         done = self._send(data)
         if done is not None and done < len(data):
             self._left = memoryview(bytes(data[done:]))
-            self._loop.remove_reader(self._source)
-            self._loop.add_writer(self._sink, self._writable)
+            self._loop.remove_reader(self._source.fileno())
+            self._loop.add_writer(self._sink.fileno(), self._writable)
 
     def _send(self, data: memoryview) -> int | None:
         try:
@@ -161,12 +163,12 @@ class _Flow:
         self._left = self._left[done:]
         if not self._left:
             self._left = memoryview(b"")  # lets go of the buffer
-            self._loop.remove_writer(self._sink)
+            self._loop.remove_writer(self._sink.fileno())
             self._read_on()
 
     def _end_of_source(self) -> None:
         self._at_end = True
-        self._loop.remove_reader(self._source)
+        self._loop.remove_reader(self._source.fileno())
         try:
             self._sink.shutdown(socket.SHUT_WR)
         except OSError:

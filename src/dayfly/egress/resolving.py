@@ -29,6 +29,8 @@ MAX_AT_ONCE = 4
 MAX_ADDRESSES = 16
 """Of one name that are looked at."""
 
+_FAILED = "the name could not be looked up"
+
 
 class NoSuchName(Exception):
     """It has no address, or nobody who knows it has answered. ``str()`` is one clause."""
@@ -58,11 +60,7 @@ class Resolver:
         try:
             async with asyncio.timeout(SECONDS):
                 await turns.take()
-                work = self._begin(host, turns)
-                work.add_done_callback(
-                    lambda _: turns.give()
-                )  # when the thread is free, not when nobody waits any more
-                found = await asyncio.shield(work)
+                found = await self._begin(host, turns)
         except TimeoutError:
             raise NoSuchName("no answer about the name in time") from None
         if isinstance(found, str):
@@ -70,11 +68,30 @@ class Resolver:
         return found
 
     def _begin(self, host: str, turns: Turns) -> asyncio.Future[list[Address] | str]:
+        """The turn is given back when the thread is free, not when nobody waits any more."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[list[Address] | str] = loop.create_future()
+
+        def settle(found: list[Address] | str) -> None:
+            turns.give()
+            if not answer.done():
+                answer.set_result(found)
+
+        def work() -> None:
+            found: list[Address] | str = _FAILED
+            try:
+                found = _look_up(host)
+            finally:
+                loop.call_soon_threadsafe(
+                    settle, found
+                )  # and no future of the pool's, with its two more turns of the loop
+
         try:
-            return asyncio.get_running_loop().run_in_executor(self._pool, _look_up, host)
+            self._pool.submit(work)
         except RuntimeError:  # no thread can be started now
             turns.give()
-            raise NoSuchName("the name could not be looked up") from None
+            raise NoSuchName(_FAILED) from None
+        return answer
 
 
 def _look_up(host: str) -> list[Address] | str:
@@ -90,4 +107,4 @@ def _look_up(host: str) -> list[Address] | str:
 def _clause(error: OSError) -> str:
     if isinstance(error, socket.gaierror) and error.errno in (socket.EAI_NONAME, socket.EAI_NODATA):
         return "the name does not exist, or has no address"
-    return "the name could not be looked up"
+    return _FAILED

@@ -84,13 +84,14 @@ class Tunnel:
         address: str,
         news: Callable[[], None],
         ended: Callable[[], None],
+        sent: int = 0,
     ) -> None:
         self.host = host
         self.port = port
         self.address = address
         self.denied: Denied | None = None
         self.closed: Closed | None = None
-        self.sent = 0
+        self.sent = sent
         self.received = 0
         self._over = asyncio.Event()
         self._news = news

@@ -106,8 +106,8 @@ class Way:
     async def withdraw(self, sandbox: str) -> None:
         await self.outlet.withdraw(sandbox)
 
-    async def connect(self, sandbox: str, host: str, port: int) -> Tunnel:
-        return await self.outlet.connect(sandbox, host, port)
+    async def connect(self, sandbox: str, host: str, port: int, early: bytes) -> Tunnel:
+        return await self.outlet.connect(sandbox, host, port, early)
 
 
 @dataclass
@@ -208,8 +208,8 @@ class Outlet:
                 del self._known[sandbox]
                 self._remember(sandbox, known.use)
 
-    async def connect(self, sandbox: str, host: str, port: int) -> Tunnel:
-        """Raises ``EgressDenied`` and ``EgressUnreachable``."""
+    async def connect(self, sandbox: str, host: str, port: int, early: bytes = b"") -> Tunnel:
+        """See ``Gateway``. Raises ``EgressDenied`` and ``EgressUnreachable``."""
         try:
             gateway = await self._running()
         except HostError as error:
@@ -217,7 +217,7 @@ class Outlet:
         known = self._known.get(sandbox)
         if known is not None and known.refusal is not None:
             raise EgressDenied(_left_out(host, port)) from known.refusal
-        return await gateway.connect(sandbox, host, port)
+        return await gateway.connect(sandbox, host, port, early)
 
     async def close(self) -> None:
         """There is no gateway when this returns, and never one again. Idempotent."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dayfly.sandbox.exchange import Exchange
-from dayfly.wire.messages import Cancel, Fail, Finish, Message
+from dayfly.wire.messages import Cancel, Data, Fail, Finish, Message
 from dayfly.wire.operations import Operation
 
 if TYPE_CHECKING:
@@ -47,6 +47,17 @@ class Accepted(Exchange):
             return None
         message = await self.arrival()
         return None if isinstance(message, Cancel) else message
+
+    def early(self, most: int) -> bytes:
+        """The data that has arrived by now, whole messages of at most ``most`` bytes in all. It counts as dealt with."""
+        pieces: list[bytes] = []
+        while self._inbox and isinstance(message := self._inbox[0].message, Data):
+            most -= len(message.data)
+            if most < 0:
+                break
+            pieces.append(message.data)
+            self._link.consume(self._number, self._inbox.popleft().cost)
+        return b"".join(pieces)
 
     def _check(self, message: Message) -> None:
         super()._check(message)

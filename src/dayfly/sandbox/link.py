@@ -217,7 +217,10 @@ class Link:
 
     def send_data(self, number: int, stream: int, data: memoryview) -> None:
         self._connection.send_data(number, stream, data)
-        self._output.set()
+        if len(data) < BULK:
+            self._send_now()
+        else:
+            self._output.set()
 
     def consume(self, number: int, size: int) -> None:
         self._connection.consume(number, size)
@@ -308,7 +311,7 @@ class Link:
         self._retired.set()
 
     def _send_now(self) -> None:
-        """What a call begins with leaves at once if the pipe takes it: the writer's turn would be 40 us later."""
+        """What a call begins with, and a few bytes, leave at once if the pipe takes them: the writer's turn would be 40 us later."""
         if self._writing or self._unwritten:
             self._output.set()
             return

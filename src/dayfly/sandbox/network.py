@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal, Protocol
 
-from dayfly.egress.client import Closed, EgressDenied, EgressUnreachable, Requested, Tunnel
+from dayfly.egress.client import MOST_EARLY, Closed, EgressDenied, EgressUnreachable, Requested, Tunnel
 from dayfly.egress.verdict import Denied
 from dayfly.errors import HostError, SandboxEnded
 from dayfly.network import Beginning, Grants, beginning
@@ -65,8 +65,9 @@ class WayOut(Protocol):
         """Its connections end, and are told of before this returns."""
         ...
 
-    async def connect(self, sandbox: str, host: str, port: int) -> Tunnel:
-        """Raises ``EgressDenied`` and ``EgressUnreachable``."""
+    async def connect(self, sandbox: str, host: str, port: int, early: bytes) -> Tunnel:
+        """``early`` is what the sandbox has said by now; the tunnel's ``sent`` tells how much of it is on its way. Raises
+        ``EgressDenied`` and ``EgressUnreachable``."""
         ...
 
 
@@ -130,15 +131,19 @@ class Network:
             return
 
     async def _connected(self, asked: Accepted, host: str, port: int) -> None:
-        tunnel = await self._way.connect(self._sandbox, host, port)
+        early = asked.early(MOST_EARLY)
+        tunnel = await self._way.connect(self._sandbox, host, port, early)
+        connected = _Connected(asked)
         try:
-            asked.send_event("connected", {})
-            await _both_ways(asked, tunnel)
+            if not early:
+                connected.tell()
+            await _both_ways(asked, tunnel, early[tunnel.sent :], connected)
         except OSError as error:
             if tunnel.denied is None:
                 raise EgressUnreachable(f"the connection broke: {error.strerror or error}"[:200]) from error
         finally:
             tunnel.close()
+            connected.tell()
         if tunnel.denied is not None:
             raise EgressDenied(tunnel.denied)
         asked.finish({})
@@ -268,9 +273,23 @@ def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
 
 
-async def _both_ways(asked: Accepted, tunnel: Tunnel) -> None:
-    """Until both sides have said all, or either is gone."""
-    ways = [asyncio.ensure_future(way(asked, tunnel)) for way in (_outward, _inward)]
+class _Connected:
+    """The word that there is a connection. Who has begun to speak does not wait for it, and gets it with the first answer: to wake
+    somebody inside takes longer than to carry a request."""
+
+    def __init__(self, asked: Accepted) -> None:
+        self._asked: Accepted | None = asked
+
+    def tell(self) -> None:
+        """Once; what is sent next may go with it."""
+        asked, self._asked = self._asked, None
+        if asked is not None:
+            asked.send_event("connected", {})
+
+
+async def _both_ways(asked: Accepted, tunnel: Tunnel, rest: bytes, connected: _Connected) -> None:
+    """Until both sides have said all, or either is gone. ``rest`` is what the sandbox has said and the tunnel does not have."""
+    ways = [asyncio.ensure_future(way) for way in (_outward(asked, tunnel, rest), _inward(asked, tunnel, connected))]
     try:
         await asyncio.gather(*ways)
     finally:
@@ -279,17 +298,21 @@ async def _both_ways(asked: Accepted, tunnel: Tunnel) -> None:
         await asyncio.wait(ways)
 
 
-async def _outward(asked: Accepted, tunnel: Tunnel) -> None:
+async def _outward(asked: Accepted, tunnel: Tunnel, rest: bytes) -> None:
+    if rest:
+        await tunnel.write(rest)
     while isinstance(message := await asked.next(), Data):
         await tunnel.write(message.data)
     if isinstance(message, Eof):
         tunnel.write_eof()
 
 
-async def _inward(asked: Accepted, tunnel: Tunnel) -> None:
+async def _inward(asked: Accepted, tunnel: Tunnel, connected: _Connected) -> None:
     while data := await tunnel.read(READ):
+        connected.tell()
         if not await asked.send_data(ops.STDOUT, data):
             return
+    connected.tell()
     asked.send_eof(ops.STDOUT)
 
 

@@ -18,6 +18,7 @@ from dayfly.boundaries.snapshot import Snapshot
 from dayfly.spec import EndReason, Image, LimitReport, SandboxSpec, Usage
 from dayfly.wire.connection import AGENT, PROTOCOL, Connection, Received
 from dayfly.wire.messages import Cancel, Event, Fail, Finish, Hello, Message, Open, Quiesce, Quiesced, Welcome
+from dayfly.wire.operations import STDIN
 
 __all__ = ["Asked", "MemoryStream", "ScriptedAgent", "ScriptedBoundary", "ScriptedCell", "scripted_spec"]
 
@@ -174,10 +175,12 @@ class ScriptedAgent:
         if buffers := self.connection.take_output():
             await self.stream.write(*buffers)
 
-    async def open(self, op: str, **params: Any) -> Asked:
-        """Ask the host for something. What it says is in ``arrived`` of the answer."""
+    async def open(self, op: str, *said: bytes, **params: Any) -> Asked:
+        """Ask the host for something. What it says is in ``arrived`` of the answer. ``said`` goes with it, as the beginning of STDIN."""
         number = self.connection.open(op, params)
         asked = self._asked[number] = Asked(self, number, op, params)
+        for data in said:
+            self.connection.send_data(number, STDIN, data)
         await self.flush()
         return asked
 

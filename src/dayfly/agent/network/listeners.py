@@ -40,15 +40,14 @@ class Listeners:
         tried = [self._try(host, address, port) for port in ports]
         return any(tried)
 
-    def follow(self) -> None:
-        """The table has changed: stop where nothing is any more, and listen for what is back."""
+    def follow(self) -> list[str]:
+        """The table has changed: stop where nothing is any more, and listen for what is back. Returns the names that are listened for."""
         for host, port in list(self._open):
             if port not in self._names.ports(host):
                 self._open.pop((host, port)).close()
         if self._names.learning:
-            return  # each when it is asked for again: there may be more of them than there is room
-        for host, address in self._names.addressed():
-            self.listen(host, address)
+            return []  # each when it is asked for again: there may be more of them than there is room
+        return [host for host, address in self._names.addressed() if self.listen(host, address)]
 
     def close(self) -> None:
         """All of them."""

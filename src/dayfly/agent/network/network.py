@@ -6,6 +6,8 @@ there is nothing: no socket, no file, and no module of this package but this one
 
 from __future__ import annotations
 
+import os
+
 from dayfly.agent import problems
 from dayfly.agent.lent import Lent
 from dayfly.agent.network.names import Names, checked, checked_ports
@@ -106,12 +108,14 @@ class Network:
             self._services = None
 
     def _start(self) -> Services:
+        from dayfly.agent.network.hosts import PATH, Hosts
         from dayfly.agent.network.services import Services
         from dayfly.agent.network.sockets import Taken
 
         openings = self._agent.part(Openings)
         assert isinstance(openings, Openings)
+        in_sandbox = os.getpid() == 1 and self._agent.supervisor.user is not None  # else that file is a machine's
         try:
-            return Services(self._agent.loop, openings, self._names)
+            return Services(self._agent.loop, openings, self._names, Hosts(PATH if in_sandbox else None))
         except Taken as error:
             raise Refused(operations.BUSY, f"{error} (a process inside has it)") from None

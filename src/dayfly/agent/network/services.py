@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dayfly.agent.loop import Loop
+    from dayfly.agent.network.hosts import Hosts
     from dayfly.agent.network.manners import Manners
     from dayfly.agent.network.names import Names
     from dayfly.agent.openings import Openings
@@ -39,10 +40,11 @@ SOCKS_PORT = 1080
 class Services(Door):
     """From the start to ``close``. Raises ``Taken``, and then nothing is left."""
 
-    def __init__(self, loop: Loop, openings: Openings, names: Names) -> None:
+    def __init__(self, loop: Loop, openings: Openings, names: Names, hosts: Hosts) -> None:
         self.loop = loop
         self._openings = openings
         self._names = names
+        self._hosts = hosts
         self._reports = Reports(loop, openings)
         self._connections = 0
         self._greetings = 0
@@ -56,19 +58,20 @@ class Services(Door):
         openings.session.before_answer = self._reports.send
 
     def _start(self) -> None:
-        zone = Zone(self._names, self._reports, self._listeners.listen)
+        zone = Zone(self._names, self._reports, self._hosts, self._listeners.listen)
         self._fixed.append(Resolver(self.loop, zone.look, DNS_PORT))
         for port, greet in ((HTTP_PORT, self._greet_http), (SOCKS_PORT, self._greet_socks)):
             self._fixed.append(Listener(self.loop, bound(SOCK_STREAM, ADDRESS, port), greet))
 
     def follow(self) -> None:
         """The names have changed."""
-        self._listeners.follow()
+        self._hosts.keep(self._listeners.follow())
 
     def close(self) -> None:
         """Idempotent. Tunnels that are open are the host's to end."""
         for one in self._fixed:
             one.close()
+        self._hosts.keep(())
         self._listeners.close()
         self._reports.send()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from _socket import (
     AF_INET,
+    IPPROTO_TCP,
     MSG_DONTWAIT,
     MSG_NOSIGNAL,
     SHUT_WR,
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 
 BACKLOG = 128
 """Connections that wait to be accepted, on each port."""
-
-ACCEPTED_AT_ONCE = 16
-"""Connections taken in one round of the loop: others want to be served too."""
 
 PAUSE = 0.2
 """Seconds without accepting when there are no descriptors left."""
@@ -63,7 +61,8 @@ def bound(kind: int, address: str, port: int) -> socket:
 
 
 class Listener:
-    """Gives connections to ``on_connection``, non-blocking, until it is closed. The socket is its own."""
+    """Gives connections to ``on_connection``, non-blocking, until it is closed: one in a round of the loop, since others want to be
+    served too, and to ask in vain for a second one takes as long as another round. The socket is its own."""
 
     def __init__(self, loop: Loop, listening: socket, on_connection: Callable[[socket], None]) -> None:
         self._loop = loop
@@ -79,19 +78,18 @@ class Listener:
             gone.close()
 
     def _readable(self) -> None:
-        for _ in range(ACCEPTED_AT_ONCE):
-            if self._socket is None:
-                return
-            try:
-                fd, _ = self._socket._accept()  # type: ignore[attr-defined]  # what socket.accept is made of
-            except (BlockingIOError, ConnectionAbortedError):
-                return
-            except OSError:  # EMFILE, ENOBUFS: else it would be tried again at once
-                self._pause(self._socket)
-                return
-            connection = socket(fileno=fd)
-            connection.setblocking(False)
-            self._on_connection(connection)
+        if self._socket is None:
+            return
+        try:
+            fd, _ = self._socket._accept()  # type: ignore[attr-defined]  # what socket.accept is made of
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        except OSError:  # EMFILE, ENOBUFS: else it would be tried again at once
+            self._pause(self._socket)
+            return
+        connection = socket(AF_INET, SOCK_STREAM, IPPROTO_TCP, fd)  # whose kind the kernel need not be asked for
+        connection.setblocking(False)
+        self._on_connection(connection)
 
     def _pause(self, listening: socket) -> None:
         def again() -> None:
@@ -123,7 +121,7 @@ def gone(connection: socket) -> bool:
 def say(connection: socket, data: bytes) -> bool:
     """Send a few bytes, the first ones of a connection; false: it is of no use any more."""
     try:
-        return connection.send(data, MSG_DONTWAIT | MSG_NOSIGNAL) == len(data)
+        return not data or connection.send(data, MSG_DONTWAIT | MSG_NOSIGNAL) == len(data)
     except OSError:
         return False
 

@@ -6,7 +6,6 @@ with a reset, so that nobody takes what came for all there is.
 
 from __future__ import annotations
 
-import os
 from _socket import SHUT_WR
 
 from dayfly.agent.network import sockets
@@ -60,6 +59,7 @@ class Tunnel(Task, Sink):
         self._received = 0
         self._connected = False
         self._shut_down = False
+        self._at_end = False  # of what the client has to say
         self._finished = False
         host, port = place
         try:
@@ -80,7 +80,7 @@ class Tunnel(Task, Sink):
         if not sockets.say(self._socket, self._manners.greeting):
             self._channel.cancel()
             return
-        self._drain = Drain(self._loop, os.dup(self._socket.fileno()), self._channel, self._lost)
+        self._drain = Drain(self._loop, self._socket.fileno(), self._channel, self._lost, lent=True)
         self._listen()
 
     def on_data(self, stream: int, data: bytes) -> None:
@@ -137,16 +137,18 @@ class Tunnel(Task, Sink):
         if not self._shut_down and sockets.gone(self._socket):
             self._lost()
         else:
+            self._at_end = True
             self._channel.eof(STDIN)
 
     def _listen(self) -> None:
         """To the client."""
         if self._source is None and self._socket is not None:
-            self._source = Source(self._loop, os.dup(self._socket.fileno()), STDIN, self)
+            self._source = Source(self._loop, self._socket.fileno(), STDIN, self, lent=True)
             self._send_early()
 
     def _send_early(self) -> None:
-        """What was read before there was a tunnel, then what comes."""
+        """What was read before there was a tunnel, then what comes: a client's first bytes are often there by now, and then leave
+        together with the word that it wants a tunnel."""
         while self._early:
             room = self._channel.room()
             if not room:
@@ -155,7 +157,7 @@ class Tunnel(Task, Sink):
             self._channel.data(STDIN, self._early[:room])
             self._early = self._early[room:]
         if self._source is not None:
-            self._source.resume()
+            self._channel.guarded(self._source.begin)()
 
     # --- ends -------------------------------------------------------------------------------------------------------
 
@@ -173,9 +175,12 @@ class Tunnel(Task, Sink):
         self._cut()
 
     def _part(self) -> None:
-        """All is said and written."""
+        """All is said and written, and perhaps heard."""
         connection = self._release()
-        if connection is not None:
+        if connection is not None and self._at_end:
+            connection.close()
+            self._on_gone()
+        elif connection is not None:
             sockets.Farewell(self._loop, connection, b"", self._on_gone)
 
     def _refuse(self, code: str, text: str) -> None:

@@ -11,6 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dayfly.agent.network.hosts import Hosts
     from dayfly.agent.network.names import Names
     from dayfly.agent.network.reports import Reports
 
@@ -22,11 +23,13 @@ _REVERSE = ".in-addr.arpa"
 
 class Zone:
     """``listen`` is called with a name and its address before anybody is told of it: what cannot be listened on is not
-    answered with an address, behind which the code's own server might be. It returns whether there is somebody now."""
+    answered with an address, behind which the code's own server might be. It returns whether there is somebody now.
+    ``hosts`` is told of names that were answered with an address."""
 
-    def __init__(self, names: Names, reports: Reports, listen: Callable[[str, str], bool]) -> None:
+    def __init__(self, names: Names, reports: Reports, hosts: Hosts, listen: Callable[[str, str], bool]) -> None:
         self._names = names
         self._reports = reports
+        self._hosts = hosts
         self._listen = listen
 
     def look(self, name: str, kind: int) -> tuple[int, bytes | None]:
@@ -51,7 +54,11 @@ class Zone:
             address = self._names.address(name)
         except Exhausted:
             return dns.SERVFAIL, None
-        return (dns.NOERROR, inet_aton(address)) if self._listen(name, address) else (dns.SERVFAIL, None)
+        if not self._listen(name, address):
+            return dns.SERVFAIL, None
+        if not self._names.learning:  # then listeners make room for others, and who asks again is listened for again
+            self._hosts.add(name, address)
+        return dns.NOERROR, inet_aton(address)
 
     def _whose(self, name: str, kind: int) -> tuple[int, bytes | None]:
         address = ".".join(reversed(name[: -len(_REVERSE)].split(".")))
