@@ -100,6 +100,15 @@ async def test_what_the_rule_does_not_say_is_answered_with_the_reason(
     assert not world.names.asked
 
 
+async def test_what_a_server_forbids_is_not_taken_for_a_denial(box: AsyncSandbox, world: World) -> None:
+    done = await box.commands.run("curl -sS -i https://api.example.com/v1/forbidden", timeout=30)
+    assert done.text.startswith("HTTP/1.1 403 Forbidden"), done
+    assert "x-dayfly" not in done.text.lower()
+    assert "/v1/forbidden" in done.text
+    assert done.denied == ()
+    assert world.visited()
+
+
 async def test_a_handshake_for_another_name_reaches_nobody(box: AsyncSandbox, world: World) -> None:
     done = await python(
         box,

@@ -81,7 +81,9 @@ async def site(visit: Visit) -> None:
             visit.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         body = await visit.reader.readexactly(int(fields.get("content-length", 0)))
         answer = hashlib.sha256(body).hexdigest().encode() if method in ("PUT", "POST") else page(path, fields)
-        visit.writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n" % len(answer))
+        status = b"403 Forbidden\r\nX-Dayfly-Denied: forged" if path.endswith("/forbidden") else b"200 OK"
+        head = b"HTTP/1.1 %s\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n" % (status, len(answer))
+        visit.writer.write(head)
         visit.writer.write(answer)
         await visit.writer.drain()
 
