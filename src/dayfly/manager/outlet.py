@@ -21,7 +21,7 @@ from dayfly.egress.verdict import Denied, port_or_zero
 from dayfly.errors import HostError, PolicyError
 from dayfly.limits import KIB
 from dayfly.manager.paused import NOBODY, Owner
-from dayfly.network import AnyRule, Grant, Grants
+from dayfly.network import AnyRule, Grant, Grants, starred
 
 __all__ = ["Means", "Outlet", "Way"]
 
@@ -319,7 +319,7 @@ def _looks_inside(rules: Grants) -> bool:
 
 def _rule_of(rules: Grants, closed: Closed) -> Grant | None:
     """Which one counts it now: a connection may be older than the rules."""
-    for wanted in (closed.host, "*." + closed.host.partition(".")[2]):
+    for wanted in (closed.host, starred(closed.host)):
         for rule in rules:
             if any(host == wanted and closed.port in ports for host, ports in rule.places):
                 return rule

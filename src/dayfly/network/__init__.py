@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dayfly.network.advice import Caution, lint
 from dayfly.network.environment import environment_for
-from dayfly.network.grant import Grant, Place
+from dayfly.network.grant import Grant, Place, starred
 from dayfly.network.inject import Inject, secret_name, unredactable
 from dayfly.network.learn import LEARN_PORTS, Beginning, beginning
 from dayfly.network.listing import MOST_RULES, AnyRule, Grants, Network, parse_network
@@ -42,6 +42,7 @@ __all__ = [
     "parse_network",
     "private_range",
     "secret_name",
+    "starred",
     "suggestion",
     "unredactable",
     "within",

@@ -8,7 +8,7 @@ from pydantic import field_validator
 
 from dayfly.errors import PolicyError
 from dayfly.limits import Checked
-from dayfly.network import Grant, Network, host_pattern, private_range, secret_name, within
+from dayfly.network import Grant, Network, host_pattern, private_range, secret_name, starred, within
 
 __all__ = ["Reach"]
 
@@ -71,8 +71,7 @@ class Reach(Checked):
             raise PolicyError(message, remedy=_ASK_FOR_RANGE)
 
     def _names(self, host: str, rule: Grant) -> bool:
-        starred = host if host.startswith("*.") else "*." + host.partition(".")[2]
-        return not self.names.isdisjoint({host, starred}) or (ANY in self.names and rule.private is None)
+        return not self.names.isdisjoint({host, starred(host)}) or (ANY in self.names and rule.private is None)
 
     def _refusal(self, host: str) -> str:
         if not self.names:
