@@ -121,7 +121,9 @@ ZONES = {
     "egress.services.judgement": Zone(
         "network egress.http.messages egress.verdict", "pure: what a rule says of a request"
     ),
-    "egress.services.credentials": Zone("network egress.http.messages", "pure: a request with its secret"),
+    "egress.services.credentials": Zone(
+        "network egress.http.messages egress.services.judgement", "pure: a request with its secret"
+    ),
     "egress.services.spelling": Zone("", "pure: how servers spell a text"),
     "egress.services.redaction": Zone(
         "network egress.http.messages egress.services.spelling", "pure: answers without it"
