@@ -17,8 +17,9 @@ from dayfly.errors import HostError, SandboxEnded
 from dayfly.network import LEARN_PORTS, Rule
 from dayfly.policy import Policy
 from dayfly.sandbox import Life
+from dayfly.sandbox.claims import MAX_CLAIMS
 from dayfly.sandbox.denials import KEPT, Denials
-from dayfly.sandbox.network import MAX_CLAIMS, names_of
+from dayfly.sandbox.surroundings import names_of
 from dayfly.spec import Denial, EndReason
 from dayfly.testing.scripted import Asked, ScriptedBoundary, scripted_spec
 from dayfly.wire.connection import Received
