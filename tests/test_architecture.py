@@ -179,8 +179,8 @@ ZONES = {
         "one life over one cell, never over a concrete boundary",
     ),
     "manager": Zone(
-        f"{NOUNS} sandbox boundaries images indexes secrets agent_bundle paths egress.authority egress.client egress.terms "
-        "egress.verdict",
+        f"{NOUNS} sandbox boundaries images indexes secrets agent_bundle paths egress.authority egress.client "
+        "egress.denials egress.terms egress.verdict",
         "many lives",
         third_party="cryptography",
     ),

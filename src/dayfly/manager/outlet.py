@@ -15,8 +15,8 @@ from typing import Literal, Protocol
 
 from dayfly.egress.authority import make_authority
 from dayfly.egress.client import Closed, EgressDenied, Gateway, Requested, Tunnel
+from dayfly.egress.denials import left_out, not_running
 from dayfly.egress.terms import Terms
-from dayfly.egress.verdict import Denied, port_or_zero
 from dayfly.errors import HostError, PolicyError
 from dayfly.manager.paused import NOBODY, Owner
 from dayfly.manager.use import Use
@@ -181,10 +181,10 @@ class Outlet:
         try:
             gateway = await self._running()
         except HostError as error:
-            raise EgressDenied(_gone(host, port)) from error
+            raise EgressDenied(not_running(host, port)) from error
         known = self._known.get(sandbox)
         if known is not None and known.refusal is not None:
-            raise EgressDenied(_left_out(host, port)) from known.refusal
+            raise EgressDenied(left_out(host, port)) from known.refusal
         return await gateway.connect(sandbox, host, port, early)
 
     async def close(self) -> None:
@@ -283,16 +283,6 @@ async def _refusal(gateway: Gateway, sandbox: str, terms: Terms) -> HostError | 
 def _looks_inside(rules: Grants) -> bool:
     """Of TLS: whether there is anybody to show the authority's certificates."""
     return any(rule.service and rule.spoken == "tls" for rule in rules)
-
-
-def _gone(host: str, port: int) -> Denied:
-    reason = "the gateway that all traffic passes is not running"
-    return Denied(ascii(host[:253])[1:-1], port_or_zero(port), "gateway_gone", reason, "try again in a few seconds")
-
-
-def _left_out(host: str, port: int) -> Denied:
-    reason = "the gateway that all traffic passes has not taken this sandbox's rules"
-    return Denied(ascii(host[:253])[1:-1], port_or_zero(port), "gateway_gone", reason, "use a new sandbox")
 
 
 def _check_signer(rules: Grants) -> None:

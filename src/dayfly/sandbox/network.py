@@ -39,7 +39,7 @@ LOOK_SECONDS = 0.5
 proxy's answer, never does, and is refused so much later."""
 
 ONLY_LEARNING = (
-    "nothing can be reached here (network = 'learn'): go without; this is written down, for whoever writes the rules"
+    "Nothing can be reached here (network = 'learn'): go without; this is written down, for whoever writes the rules."
 )
 
 
