@@ -14,7 +14,6 @@ from dayfly.indexes import MachineIndexes
 from dayfly.manager.means import MachineMeans
 from dayfly.network import Rule
 from dayfly.secrets import Environment, Files, Ring, Vault
-from tests.egress.internet import PUBLIC
 from tests.network.journal import Heard
 from tests.network.search import places_of
 from tests.network.world import EVIL, House, World, python
@@ -57,11 +56,6 @@ async def box(keeping: House) -> AsyncIterator[AsyncSandbox]:
         yield made
 
 
-def heard(world: World, port: int = 443) -> str:
-    """All that the server was told."""
-    return "".join(visit.said.decode("latin-1") for visit in world.canaries[PUBLIC[0], port].visits).lower()
-
-
 @pytest.mark.parametrize("client", FETCHES)
 async def test_a_client_as_it_is_calls_an_api_whose_key_it_never_sees(
     box: AsyncSandbox, world: World, client: str
@@ -69,7 +63,7 @@ async def test_a_client_as_it_is_calls_an_api_whose_key_it_never_sees(
     done = await box.commands.run(FETCHES[client], timeout=30)
     assert done.ok, done.stderr
     assert done.denied == ()
-    assert f"authorization: bearer {VALUE}" in heard(world)
+    assert f"authorization: bearer {VALUE}" in world.heard().lower()
     assert VALUE not in done.text + done.stderr.decode()
 
 
@@ -116,7 +110,7 @@ async def test_a_handshake_for_another_name_reaches_nobody(box: AsyncSandbox, wo
 
 async def test_the_secret_is_nowhere_inside(box: AsyncSandbox, world: World) -> None:
     assert (await box.commands.run(FETCHES["curl"], timeout=30)).ok
-    assert VALUE in heard(world), "it was used"
+    assert VALUE in world.heard().lower(), "it was used"
     assert await places_of(box, VALUE) == []
 
 
@@ -125,8 +119,8 @@ async def test_what_the_code_sends_in_the_secrets_place_does_not_go_out(box: Asy
         "curl -sS -H 'Authorization: Bearer mine' https://api.example.com/v1/page", timeout=30
     )
     assert done.ok
-    assert "bearer mine" not in heard(world)
-    assert f"authorization: bearer {VALUE}" in heard(world)
+    assert "bearer mine" not in world.heard().lower()
+    assert f"authorization: bearer {VALUE}" in world.heard().lower()
 
 
 async def test_every_use_is_written_down(keeping: House, world: World) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Literal, Protocol
+from typing import Protocol
 
 from dayfly.egress.authority import make_authority
 from dayfly.egress.client import Closed, EgressDenied, Gateway, Requested, Tunnel
@@ -20,7 +20,7 @@ from dayfly.egress.terms import Terms
 from dayfly.errors import HostError, PolicyError
 from dayfly.manager.paused import NOBODY, Owner
 from dayfly.manager.use import Use
-from dayfly.network import Grants
+from dayfly.network import Grants, PackageKind
 
 __all__ = ["Means", "Outlet", "Way"]
 
@@ -43,7 +43,7 @@ class Means(Protocol):
         """Values by name, for those that the owner may use where the rules lead. Raises ``PolicyError`` where one is missing."""
         ...
 
-    async def indexes(self, rules: Grants) -> dict[Literal["python", "node"], str]:
+    async def indexes(self, rules: Grants) -> dict[PackageKind, str]:
         """URLs of the package indexes that the rules need. Raises ``PolicyError`` where this machine has none."""
         ...
 
@@ -57,7 +57,7 @@ class NoMeans:
             raise PolicyError(f"there is no secret {names[0]!a} here", remedy="give this manager a store of secrets")
         return {}
 
-    async def indexes(self, rules: Grants) -> dict[Literal["python", "node"], str]:
+    async def indexes(self, rules: Grants) -> dict[PackageKind, str]:
         return {}
 
 

@@ -11,7 +11,9 @@ from dayfly.limits import KIB, Checked, Unfit
 from dayfly.network.entries import node_entry, python_entry
 from dayfly.network.grant import Grant, Place
 
-__all__ = ["MOST_PACKAGES", "MOST_TEXT", "PACKAGES_HOST", "Packages", "PackagesRule"]
+__all__ = ["MOST_PACKAGES", "MOST_TEXT", "PACKAGES_HOST", "PackageKind", "Packages", "PackagesRule"]
+
+PackageKind = Literal["python", "node"]
 
 PACKAGES_HOST = "packages.dayfly.internal"
 """Where the indexes are inside, in plain HTTP: what is spoken there goes no further than to the gateway."""
