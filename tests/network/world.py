@@ -141,6 +141,10 @@ class World:
     def visited(self) -> set[tuple[str, int]]:
         return {place for place, canary in self.canaries.items() if canary.visits}
 
+    def heard(self, port: int = 443) -> str:
+        """All that the server there was told."""
+        return "".join(visit.said.decode("latin-1") for visit in self.canaries[PUBLIC[0], port].visits)
+
     @asynccontextmanager
     async def house(self, **more: Any) -> AsyncIterator[House]:
         """A manager with a way out of its own."""

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import ssl
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -18,7 +17,7 @@ from dayfly.egress.http.messages import Refused, Request, Response, Upstreams
 from dayfly.egress.terms import Terms
 from dayfly.egress.verdict import Denied
 from tests.egress.canary import Canary, Visit, until
-from tests.egress.http.desk import HOST, Desk, Passing, client_context, response, server_context
+from tests.egress.http.desk import HOST, Desk, Passing, asked, client_context, response, server_context
 
 BIG = bytes(range(256)) * 4096 * 8
 """8 MiB."""
@@ -80,16 +79,6 @@ def service(server: Canary, monkeypatch: pytest.MonkeyPatch) -> Passing:
     made = Passing(server.port)
     monkeypatch.setattr(served, "service_of", lambda allowed, terms: made)
     return made
-
-
-async def asked(desk: Desk, *requests: bytes) -> list[tuple[int, Any, bytes]]:
-    reader, writer = await desk.tls()
-    found = []
-    for request in requests:
-        writer.write(request)
-        found.append(await response(reader, head=request.startswith(b"HEAD")))
-    writer.close()
-    return found
 
 
 def get(path: str, *lines: str) -> bytes:

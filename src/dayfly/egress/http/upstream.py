@@ -13,7 +13,6 @@ from dayfly.egress.http import heads
 from dayfly.egress.http.messages import Body, Origin, Refused, Request, Response
 from dayfly.egress.http.stream import PIECE, abort
 from dayfly.egress.resolving import Turns
-from dayfly.egress.verdict import Denied
 
 __all__ = ["Server", "Servers"]
 
@@ -195,7 +194,7 @@ class Servers:
                     origin, *await asyncio.open_connection(sock=end, ssl=context, server_hostname=name, limit=PIECE)
                 )
         except PrivateAddress as error:
-            raise Refused(_private(origin, str(error))) from None
+            raise Refused(error.denied(origin.host, origin.port)) from None
         except ssl.SSLCertVerificationError as error:
             raise Unreachable(f"{origin.host}: its certificate is not valid ({error.verify_message}).") from None
         except TimeoutError:
@@ -216,9 +215,3 @@ def _authority(origin: Origin) -> str:
 def _length(event: h11.Response) -> int | None:
     found = dict(event.headers).get(b"content-length")
     return int(found) if found is not None else None
-
-
-def _private(origin: Origin, why: str) -> Denied:
-    reason = f"{origin.host} leads to {why}, and those are not connected to."
-    remedy = "Use a public name, or ask for a rule with private = 'CIDR' for this host."
-    return Denied(origin.host, origin.port, "private_address", reason, remedy)
