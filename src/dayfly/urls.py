@@ -16,8 +16,8 @@ _OTHERS_READ = frozenset("/\\\0")
 """Of which an escape is read as the character itself by some servers, and not by others."""
 
 
-_DOTS = re.compile(r"\.\.?(?:$|[;?#\s]|%(?:3B|3F|23|20|0[0-9A-Fa-f]))", re.IGNORECASE)
-"""One or two, and behind them what somebody on the way may take for the end of the name: a parameter's mark, a query's, a space."""
+_DOTS = re.compile(r"\.\.?(?:\s|%(?:20|0[0-9A-F]))*(?:$|[;?#]|%(?:3B|3F|23))", re.IGNORECASE)
+"""One or two, and behind them what somebody on the way may take for the end of the name: spaces, and the mark of a parameter or query."""
 
 
 class BadPath(ValueError):
