@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["LONGEST_PATH", "BadPath", "canonical_path"]
+__all__ = ["LONGEST_PATH", "BadPath", "canonical_path", "climbs"]
 
 LONGEST_PATH = 8192
 """Characters: what servers take at least (RFC 9110, 4.1)."""
@@ -14,6 +14,10 @@ _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _OTHERS_READ = frozenset("/\\\0")
 """Of which an escape is read as the character itself by some servers, and not by others."""
+
+
+_DOTS = re.compile(r"\.\.?(?:\s|%(?:20|0[0-9A-F]))*(?:$|[;?#]|%(?:3B|3F|23))", re.IGNORECASE)
+"""One or two, and behind them what somebody on the way may take for the end of the name: spaces, and the mark of a parameter or query."""
 
 
 class BadPath(ValueError):
@@ -28,11 +32,16 @@ def canonical_path(path: str) -> str:
         raise BadPath("does not begin with '/', or has a character that must be escaped in a path")
     plain = _ESCAPE.sub(_resolved, path)
     segments = plain.split("/")[1:]
-    if any(segment.split(";")[0] in (".", "..") for segment in segments):
+    if any(map(climbs, segments)):
         raise BadPath("has a segment of dots")
     if "" in segments[:-1]:
         raise BadPath("has an empty segment")
     return plain
+
+
+def climbs(segment: str) -> bool:
+    """Whether a server may take a segment of a path for ``.`` or ``..``, escaped or not."""
+    return _DOTS.match(segment) is not None
 
 
 def _resolved(escape: re.Match[str]) -> str:

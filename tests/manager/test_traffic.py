@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dayfly.egress.client import Closed
+from dayfly.egress.client import Closed, Requested
 from dayfly.manager.traffic import GATHER_SECONDS, MOST_ROWS, ROWS_PER_SECOND, Traffic
 from dayfly.network import MOST_PORTS, MOST_RULES, Rule
 from dayfly.policy import Policy
@@ -70,6 +70,15 @@ async def test_ten_thousand_names_are_few_entries(traffic: Traffic, notes: Notes
     await asyncio.sleep(4 * GATHER_SECONDS)
     assert len(notes.rows) == MOST_ROWS + 1
     assert notes.rows[-1] == ("egress.more", {"count": 10_000 - MOST_ROWS})
+
+
+async def test_no_secret_is_used_unseen_behind_a_flood(traffic: Traffic, notes: Notes) -> None:
+    for number in range(1000):
+        traffic.denied(replace(DENIAL, host=f"{number}.example.com"))
+    for path in ("/1", "/2"):
+        traffic.requested(Requested("api.example.com", 443, 0, "", "GET", path, 200, "crm-token", None))
+    await asyncio.sleep(4 * GATHER_SECONDS)
+    assert notes.rows[-1] == ("egress.more", {"count": 1002 - MOST_ROWS, "secrets": {"crm-token": 2}})
 
 
 async def test_a_loop_over_new_names_fills_no_disk(traffic: Traffic, notes: Notes) -> None:

@@ -74,9 +74,9 @@ class Passage:
     async def run(self, host: str, port: int) -> None:
         """Never raises."""
         try:
-            if self._is_served(host, port):
-                return await self._serve(host, port)
             allowed, upstream = await self._connected(host, port)
+            if upstream is None:
+                return await self._serve(allowed)
         except Refused as refused:
             await self._post("denied", **_told(refused.denied), host=refused.denied.host)
         except (Unreachable, _Ended) as error:
@@ -122,17 +122,17 @@ class Passage:
 
     # --- making it --------------------------------------------------------------------------------------------------
 
-    async def _connected(self, host: str, port: int) -> tuple[Allowed, socket.socket]:
-        """Raises ``Refused``, ``Unreachable``, ``_Ended``."""
+    async def _connected(self, host: str, port: int) -> tuple[Allowed, socket.socket | None]:
+        """With nobody at the other end where requests are looked at, which rules that change meanwhile may say as well. Raises ``Refused``, ``Unreachable``, ``_Ended``."""
         until = asyncio.get_running_loop().time() + MAKING_SECONDS
         while True:
             verdict, version = self._guest.judge(host, port), self._guest.version
             if isinstance(verdict, Denied):
                 raise Refused(verdict)
-            private = self._guest.rule(
-                verdict
-            ).private  # with the verdict: a moment later its index may mean another rule
-            upstream = await self._unless_ended(self._dial(verdict, private, until))
+            rule = self._guest.rule(verdict)  # with the verdict: a moment later its index may mean another one
+            if rule.service:
+                return verdict, None
+            upstream = await self._unless_ended(self._dial(verdict, rule.private, until))
             if version == self._guest.version:
                 self._allowed = verdict
                 return verdict, upstream
@@ -158,15 +158,8 @@ class Passage:
 
     # --- answering it here --------------------------------------------------------------------------------------------
 
-    def _is_served(self, host: str, port: int) -> bool:
-        verdict = self._guest.judge(host, port)
-        return isinstance(verdict, Allowed) and bool(self._guest.rule(verdict).service)
-
-    async def _serve(self, host: str, port: int) -> None:
-        """Nothing is resolved nor dialled before a request is allowed. Raises ``Refused``."""
-        allowed = self._guest.judge(host, port)
-        if isinstance(allowed, Denied):
-            raise Refused(allowed)
+    async def _serve(self, allowed: Allowed) -> None:
+        """Nothing is resolved nor dialled before a request is allowed."""
         self._allowed, self._basis = allowed, self._guest.basis(allowed)
         self._served = Served(allowed, self._guest, self._sandbox, self._dialler, self._verified)
         await self._post("connected", host=allowed.host, rule=allowed.rule, address="")

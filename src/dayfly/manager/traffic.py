@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 from dayfly.egress.client import Closed, Requested
@@ -18,7 +19,8 @@ GATHER_SECONDS = 1.0
 """From the first of several equal events to their entry. Each one says how many it stands for."""
 
 MOST_ROWS = 50
-"""Different entries at once. What is beyond is counted, in one more entry."""
+"""Different entries at once. What is beyond is counted, in one more entry, which names the secrets that were used: nobody uses one
+unseen behind a flood of something else."""
 
 ROWS_PER_SECOND = 1.0
 """After that: a loop over names that nobody has heard of is not to fill a disk."""
@@ -30,7 +32,7 @@ class Traffic:
     def __init__(self) -> None:
         self._record: Record | None = None
         self._rows: dict[tuple[Any, ...], dict[str, Any]] = {}
-        self._beyond = 0
+        self._beyond: Counter[str | None] = Counter()  # by secrets
         self._timer: asyncio.TimerHandle | None = None
         self._budget = float(MOST_ROWS)
         self._since = asyncio.get_running_loop().time()
@@ -80,7 +82,7 @@ class Traffic:
         elif len(self._rows) < MOST_ROWS:
             self._rows[key] = facts | sums
         else:
-            self._beyond += sums["count"]
+            self._beyond[facts.get("secret")] += sums["count"]
         self._flush_later()
 
     def _flush_later(self) -> None:
@@ -100,12 +102,16 @@ class Traffic:
             if self._may_write():
                 self._record.note(kind, facts)
             else:
-                self._beyond += facts["count"]
+                self._beyond[facts.get("secret")] += facts["count"]
         if self._beyond and (last or self._may_write()):
-            self._record.note("egress.more", {"count": self._beyond})
-            self._beyond = 0
+            self._record.note("egress.more", self._more())
+            self._beyond.clear()
         if self._beyond:
             self._flush_later()
+
+    def _more(self) -> dict[str, Any]:
+        secrets = {name: count for name, count in self._beyond.items() if name is not None}
+        return {"count": self._beyond.total()} | ({"secrets": secrets} if secrets else {})
 
     def _may_write(self) -> bool:
         now = asyncio.get_running_loop().time()

@@ -151,7 +151,7 @@ def test_headers_of_one_hop_stay_here() -> None:
         [
             (b"Connection", b"close, X-Mine"), (b"X-Mine", b"1"), (b"X-Yours", b"2"), (b"TE", b"trailers"), (b"Host", b"a"),
             (b"Content-Length", b"1"), (b"Expect", b"100-continue"), (b"Proxy-Authorization", b"x"), (b"Accept", b"a"),
-            (b"Accept", b"b"),
+            (b"Accept", b"b"), (b"Content_Length", b"1"), (b"Transfer_Encoding", b"chunked"), (b"x_mine", b"1"),
         ]
     )  # fmt: skip
-    assert found == (("x-yours", "2"), ("accept", "a"), ("accept", "b"))
+    assert found == (("x-yours", "2"), ("accept", "a"), ("accept", "b"), ("x_mine", "1"))

@@ -240,6 +240,51 @@ async def test_an_error_about_the_object_is_told() -> None:
     assert "<Message>The object store answered: no key for *** ?&lt;x&gt;</Message>" in body
 
 
+DELETED = (
+    '<?xml version="1.0"?>\n<DeleteResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">\n <Deleted><Key>out/a&amp;</Key></Deleted>'
+    "<Error><Key>out/AKIE</Key><Code>AccessDenied</Code><Message>User: arn:aws:iam::123456789012:user/ada is not "
+    "authorized</Message><HostId>host</HostId></Error><Error><Key>out/c</Key><Code>InternalError</Code><Message>AKIE token==: we fail"
+    "</Message></Error></DeleteResult>"
+)
+REFUSED = "<Error><Code>AccessDenied</Code><Message>arn:aws:iam::1:user/ada AKIE</Message><AWSAccessKeyId>AKIE</AWSAccessKeyId></Error>"
+PARTS = b"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>a</ETag></Part></CompleteMultipartUpload>"
+KEYS = b"<Delete><Object><Key>out/a</Key></Object></Delete>"
+
+
+async def reported(text: str, line: str, body: bytes = b"", **headers: str) -> tuple[Response, str]:
+    script = Script([Response(200, (("x-amz-id-2", "host"),), once(text.encode()), len(text.encode()))])
+    found = await service().answer(ask(line, body, **headers), script)
+    return found, (await read(found)).decode()
+
+
+async def test_who_asks_outside_is_not_told_in_errors_for_single_keys() -> None:
+    found, body = await reported(DELETED, "POST /lake?delete", KEYS)
+    assert (found.status, found.length, found.headers) == (200, len(body), ())
+    assert not re.search("arn:aws|ada|HostId|token==|AKIE token", body)
+    assert "<Deleted><Key>out/a&amp;</Key></Deleted><Error><Key>out/AKIE</Key><Code>AccessDenied</Code>" in body
+    assert "<Message>*** ***: we fail</Message>" in body
+
+
+@pytest.mark.parametrize(
+    ("line", "body", "headers"),
+    [
+        ("PUT /lake/out/b", b"", {"x_amz_copy_source": "/lake/data/a"}),
+        ("PUT /lake/out/b?partNumber=1&uploadId=u", b"", {"x_amz_copy_source": "/lake/data/a"}),
+        ("POST /lake/out/b?uploadId=u", PARTS, {}),
+    ],
+)
+async def test_an_error_whose_status_is_no_error_tells_as_little(
+    line: str, body: bytes, headers: dict[str, str]
+) -> None:
+    found, told = await reported(REFUSED, line, body, **headers)
+    assert (found.status, not re.search("arn|ada|AKIE", told)) == (200, True)
+    assert "<Code>AccessDenied</Code>" in told
+    found, told = await reported('<R xmlns="a:b" c="d"><ETag>&quot;1&quot;</ETag></R>', line, body, **headers)
+    assert '<ETag>"1"</ETag>' in told
+    found, told = await reported("<R><!-- no end", line, body, **headers)
+    assert found.status == 502
+
+
 @pytest.mark.parametrize(
     "data", [b"", b"\xff\xfe", b"<html>", b"<!DOCTYPE a [<!ENTITY b 'c'>]><a><Code>&b;</Code></a>", b"<a>" * 9000]
 )

@@ -49,6 +49,8 @@ def test_what_is_listed_may_be_asked(method: str, path: str) -> None:
         ("GET", "/v1/a%252f..%252fadmin"),
         ("GET", "/v1/a%255c..%255c..%255cadmin"),
         ("GET", "/v1/%252e%252e%253bx/admin"),
+        ("GET", "/v1/..%253Bx/admin"),
+        ("GET", "/v1/%252e%252e%2520/admin"),
         ("GET", "/v1/" + "%25" + "25" * 20 + "2e"),
     ],
 )
@@ -86,7 +88,7 @@ def test_a_long_list_is_cut() -> None:
 
 @pytest.mark.parametrize(
     "header",
-    ["x-http-method-override", "x-http-method", "x-method-override", "X_HTTP_Method_Override"],
+    ["x-http-method-override", "x-http-method", "x-method-override", "X_HTTP_Method_Override", "x-original-method"],
 )
 def test_no_header_may_name_another_method(header: str) -> None:
     headers = ((header, "DELETE"),)
@@ -94,7 +96,7 @@ def test_no_header_may_name_another_method(header: str) -> None:
     assert verdict("POST", "/v1/x", headers=headers, paths=["/v1/*"]) is None  # the control: any method is allowed
 
 
-@pytest.mark.parametrize("header", ["x-original-url", "x-rewrite-url", "x_original_url", "x-forwarded-prefix"])
+@pytest.mark.parametrize("header", ["x-original-url", "x-rewrite-url", "x_original_url", "x-forwarded-prefix", "Destination"])
 def test_no_header_may_name_another_path(header: str) -> None:
     headers = ((header, "/admin"),)
     assert verdict("GET", "/v1/x", headers=headers, paths=["/v1/*"]) is not None
@@ -116,6 +118,8 @@ def test_no_parameter_may_name_another_method(query: str) -> None:
 
 def test_a_request_that_comes_back_as_it_is_would_bring_the_secret() -> None:
     assert verdict("TRACE", "/", inject={"secret": "crm"}) is not None
+    assert verdict("trace", "/", inject={"secret": "crm"}) is not None
+    assert verdict("TRACK", "/", inject={"secret": "crm"}) is not None
     assert verdict("CONNECT", "/", inject={"secret": "crm"}) is not None
     assert verdict("GET", "/", inject={"secret": "crm"}) is None
 

@@ -146,4 +146,9 @@ def end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     """Those that are not about one hop, with names in lower case."""
     found = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in headers]
     named = {one.strip().lower() for name, value in found if name == "connection" for one in value.split(",")}
-    return tuple((name, value) for name, value in found if name not in _OF_ONE_HOP and name not in named)
+    return tuple((name, value) for name, value in found if _dashed(name) not in _OF_ONE_HOP and name not in named)
+
+
+def _dashed(name: str) -> str:
+    """As servers know it that make ``_`` of ``-`` for programs: ``content_length`` would be a second length to those."""
+    return name.replace("_", "-")

@@ -13,7 +13,7 @@ import h11
 from dayfly.egress.dialling import Unreachable
 from dayfly.egress.http import heads
 from dayfly.egress.http.messages import Body, Refused, Request, Response, Service, Upstreams, once
-from dayfly.egress.http.stream import Stream
+from dayfly.egress.http.stream import Pace, Stream
 from dayfly.egress.verdict import Allowed, Denied
 
 __all__ = ["Answered", "Serving", "closed"]
@@ -56,13 +56,21 @@ class Serving:
         self._service = service
         self._upstreams = upstreams
         self._told = told
-        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=heads.MOST_HEAD)
+        self._http = _parser()
         self._buffer = bytearray()
+        self._pace = Pace()
 
     async def run(self) -> None:
         """Until the client has no more to ask. Raises ``OSError``, ``Spent``, and ``EOFError`` where it breaks off."""
         while await self._one():
-            self._http.start_next_cycle()
+            self._begin_anew()
+            await self._pace.step()
+
+    def _begin_anew(self) -> None:
+        """What came together with the end of a body is the beginning of a request, and looked at as one."""
+        behind, _ = self._http.trailing_data
+        self._buffer[:0] = behind
+        self._http = _parser()
 
     async def _one(self) -> bool:
         """Whether another one may follow."""
@@ -127,6 +135,7 @@ class Serving:
             event = self._http.next_event()
             if isinstance(event, h11.Data):
                 yield bytes(event.data)
+                await self._pace.step()
             elif isinstance(event, h11.EndOfMessage):
                 return
             elif event is h11.NEED_DATA:
@@ -192,6 +201,7 @@ class Serving:
                 await self._feed()
             elif isinstance(event, h11.Data):
                 left -= len(event.data)
+                await self._pace.step()
 
     # --- what is denied -----------------------------------------------------------------------------------------------
 
@@ -204,6 +214,11 @@ class Serving:
         one = self._allowed
         reason = f"The request on a connection to {one.host} names another host: {named}."
         return Denied(one.host, one.port, "host_mismatch", reason, "Ask each host on a connection of its own.")
+
+
+def _parser() -> h11.Connection:
+    """Of one request and its answer."""
+    return h11.Connection(h11.SERVER, max_incomplete_event_size=heads.MOST_HEAD)
 
 
 async def closed(body: Body) -> None:

@@ -11,7 +11,7 @@ import h11
 from dayfly.egress.dialling import Dialler, PrivateAddress, Unreachable
 from dayfly.egress.http import heads
 from dayfly.egress.http.messages import Body, Origin, Refused, Request, Response
-from dayfly.egress.http.stream import PIECE, abort
+from dayfly.egress.http.stream import PIECE, Pace, abort
 from dayfly.egress.resolving import Turns
 
 __all__ = ["Server", "Servers"]
@@ -24,6 +24,9 @@ ANSWER_SECONDS = 600.0
 
 SILENT_SECONDS = 600.0
 """Between two pieces of an answer."""
+
+MOST_INFORMATIONAL = 100
+"""Answers before the answer (102, 103). Servers send one or two, or one each few seconds."""
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -38,6 +41,7 @@ class Server:
         self._reader = reader
         self._writer = writer
         self._upload: asyncio.Task[None] | None = None
+        self._pace = Pace()
 
     @property
     def idle(self) -> bool:
@@ -77,9 +81,11 @@ class Server:
     # --- asking -------------------------------------------------------------------------------------------------------
 
     async def _send(self, request: Request) -> None:
+        pace = Pace()
         await self._write(self._request(request))
         async for piece in request.body:
             await self._write(h11.Data(data=piece))
+            await pace.step()
         await self._write(h11.EndOfMessage())
 
     def _request(self, request: Request) -> h11.Request:
@@ -104,12 +110,13 @@ class Server:
     # --- hearing ------------------------------------------------------------------------------------------------------
 
     async def _head(self) -> h11.Response:
-        while True:
-            event = await self._next()
+        for _ in range(MOST_INFORMATIONAL + 1):
+            event = await self._next(heads.MOST_HEAD)
             if isinstance(event, h11.Response):
                 return event
             if not isinstance(event, h11.InformationalResponse) or event.status_code == 101:
-                raise EOFError
+                break
+        raise EOFError
 
     async def _body(self) -> Body:
         over = False
@@ -128,9 +135,11 @@ class Server:
         finally:
             await self._is_over(over)
 
-    async def _next(self) -> h11.Event:
+    async def _next(self, most: int = PIECE) -> h11.Event:
+        """``most``: bytes that are read at once. h11 bounds heads that have not ended yet, and not what it is given in one piece."""
+        await self._pace.step()
         while (event := self._http.next_event()) is h11.NEED_DATA:
-            self._http.receive_data(await self._reader.read(PIECE))
+            self._http.receive_data(await self._reader.read(most))
         if not isinstance(event, h11.Event):
             raise EOFError
         return event
@@ -139,7 +148,9 @@ class Server:
         """Ready for the next request, or closed."""
         upload = self._upload
         sent = upload is not None and upload.done() and not upload.cancelled() and upload.exception() is None
-        if whole and sent and self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
+        done = self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+        unasked, _ = self._http.trailing_data  # it would be taken for the answer to the next request
+        if whole and sent and done and not unasked:
             self._http.start_next_cycle()
         else:
             await self.close()
@@ -213,5 +224,7 @@ def _authority(origin: Origin) -> str:
 
 
 def _length(event: h11.Response) -> int | None:
-    found = dict(event.headers).get(b"content-length")
+    """Where chunks come as well, they are right (RFC 9112, 6.3), as h11 has it."""
+    fields = dict(event.headers)
+    found = fields.get(b"content-length") if b"transfer-encoding" not in fields else None
     return int(found) if found is not None else None

@@ -12,6 +12,7 @@ from urllib.parse import unquote, unquote_plus
 from dayfly.egress.http.messages import Request
 from dayfly.egress.verdict import Denied
 from dayfly.network import Rule
+from dayfly.urls import climbs
 
 __all__ = ["is_below", "judge", "same_header"]
 
@@ -19,6 +20,12 @@ _OVERRIDES = {
     "x-http-method": "method",
     "x-http-method-override": "method",
     "x-method-override": "method",
+    "x-original-method": "method",
+    "x-forwarded-method": "method",
+    "destination": "path",  # of COPY and MOVE (RFC 4918)
+    "x-envoy-original-path": "path",
+    "x-original-path": "path",
+    "x-override-url": "path",
     "x-original-uri": "path",
     "x-original-url": "path",
     "x-rewrite-url": "path",
@@ -36,6 +43,8 @@ _OVERRIDES = {
 
 _METHOD_PARAMETER = "_method"
 """Of a query, by which frameworks take a POST for another method. In a body it is not seen."""
+
+_SENDS_BACK = frozenset({"TRACE", "TRACK"})
 
 _MOST_LAYERS = 8  # of escapes in escapes
 _MOST_TOLD = 5
@@ -59,7 +68,8 @@ def same_header(name: str) -> str:
 
 
 def _objections(rule: Rule, request: Request, host: str) -> Iterator[tuple[str, str]]:
-    if request.method == "CONNECT" or (rule.inject and request.method == "TRACE"):
+    method = request.method.upper()  # there are servers to which that is the same
+    if method == "CONNECT" or (rule.inject and method in _SENDS_BACK):
         yield f"{request.method} is passed to no host whose requests are looked at.", "Use another method."
     if rule.methods is not None and request.method not in rule.methods:
         yield _not_listed(rule, request, host), _remedy(rule, f"methods = [..., '{_shown(request.method)}']")
@@ -89,7 +99,7 @@ def _resolved(path: str) -> str | None:
         before, path = path, unquote(path)
         if before == path:
             segments = path.replace("\\", "/").split("/")
-            return None if any(one.split(";")[0] in (".", "..") for one in segments) else path
+            return None if any(map(climbs, segments)) else path
     return None
 
 

@@ -9,11 +9,15 @@ from xml.parsers import expat
 from xml.sax.saxutils import escape
 
 from dayfly.egress.http.messages import Headers, Response, once
+from dayfly.egress.services.objects.documents import Element, document
 
-__all__ = ["LONGEST_ERROR", "buckets", "error", "explained", "location", "passed", "there"]
+__all__ = ["LONGEST_ERROR", "REPORTS", "buckets", "error", "explained", "location", "passed", "reported", "there"]
 
 LONGEST_ERROR = 64 << 10
 """Bytes of a store's error that are read; the document is some hundred."""
+
+REPORTS = frozenset({"DeleteObjects", "CopyObject", "UploadPartCopy", "CompleteMultipartUpload"})
+"""Operations whose status is 200 before it is known how they end: errors are in the document."""
 
 _XMLNS = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
 
@@ -52,6 +56,10 @@ _OF_CREDENTIALS = re.compile(
     r"RequestTimeTooSkewed|AccountProblem|NotSignedUp|.*Credential.*|.*Security.*"
 )
 """Codes whose text names users, accounts, keys, or what was signed."""
+
+_OUTSIDE = "The object store itself refused this to the credentials that are used outside; the rule here allows it."
+
+_TOLD_OF_ERRORS = frozenset({"Key", "Code", "Message"})
 
 _CODE = re.compile(r"[A-Za-z0-9.]{1,64}")
 _UNSHOWN = re.compile(r"[^\x20-\x7e]")
@@ -103,11 +111,33 @@ def explained(status: int, body: bytes, hidden: Iterable[str]) -> Response:
         text = f"The object store sent this elsewhere ({status}), and nobody follows: endpoint or region of the rule are not those of the bucket."
         return error(400, "InvalidRequest", text)
     if _OF_CREDENTIALS.fullmatch(code) or (not code and status in (401, 403)):
-        text = "The object store itself refused this to the credentials that are used outside; the rule here allows it."
-        return error(status, code or "AccessDenied", text)
+        return error(status, code or "AccessDenied", _OUTSIDE)
     for one in hidden:
         message = message.replace(one, "***")
     return error(status, code or f"Status{status}", f"The object store answered: {message or 'nothing more'}")
+
+
+def reported(data: bytes, hidden: Iterable[str]) -> bytes:
+    """A document of ``REPORTS`` anew, with errors as ``explained`` has them. Raises ``BadDocument``."""
+    root = document(data, plain=False)
+    for one in (root, *root.children):
+        if one.name == "Error":
+            _hush(one, tuple(hidden))
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{_written(root, f" {_XMLNS}")}'.encode()
+
+
+def _hush(one: Element, hidden: tuple[str, ...]) -> None:
+    one.children = [child for child in one.children if child.name in _TOLD_OF_ERRORS]
+    of_credentials = any(child.name == "Code" and _OF_CREDENTIALS.fullmatch(child.text) for child in one.children)
+    for child in one.children:
+        if child.name == "Message":
+            child.text = _OUTSIDE if of_credentials else child.text
+        for text in hidden if child.name != "Key" else ():
+            child.text = child.text.replace(text, "***")
+
+
+def _written(one: Element, attributes: str = "") -> str:
+    return f"<{one.name}{attributes}>{escape(one.text)}{''.join(map(_written, one.children))}</{one.name}>"
 
 
 def _code_and_message(body: bytes) -> tuple[str, str]:

@@ -50,9 +50,10 @@ async def collected(body: Body, most: int = LONGEST_DOCUMENT) -> bytes:
     return bytes(found)
 
 
-def document(data: bytes) -> Element:
-    """Raises ``BadDocument``: also for what has a DTD, which is how small documents become large ones."""
-    reader = _Reader()
+def document(data: bytes, *, plain: bool = True) -> Element:
+    """Raises ``BadDocument``: also for what has a DTD, which is how small documents become large ones. Without ``plain`` attributes and
+    namespaces are let pass, and not kept."""
+    reader = _Reader(plain)
     try:
         reader.parser.Parse(data, True)
     except expat.ExpatError:
@@ -63,7 +64,8 @@ def document(data: bytes) -> Element:
 
 
 class _Reader:
-    def __init__(self) -> None:
+    def __init__(self, plain: bool) -> None:
+        self._plain = plain
         self.root: Element | None = None
         self._open: list[Element] = []
         self._count = 0
@@ -77,7 +79,7 @@ class _Reader:
     def _start(self, name: str, attributes: object) -> None:
         self._count += 1
         space, _, local = name.rpartition(" ")
-        if attributes or space not in _NAMESPACES:
+        if self._plain and (attributes or space not in _NAMESPACES):
             raise BadDocument("has attributes or a namespace of its own")
         if len(self._open) >= _DEEPEST or self._count > _MOST_ELEMENTS:
             raise BadDocument("has too many elements, or too deep ones")

@@ -8,11 +8,12 @@ from contextlib import suppress
 from dataclasses import replace
 
 from dayfly.egress.dialling import Unreachable
-from dayfly.egress.http.messages import Body, Origin, Refused, Request, Response, Upstreams, nothing
+from dayfly.egress.http.messages import Body, Origin, Refused, Request, Response, Upstreams, nothing, once
 from dayfly.egress.services.objects import answers
 from dayfly.egress.services.objects.asking import Asked, BadRequest, Unlisted, asked
 from dayfly.egress.services.objects.bodies import Outgoing, outgoing
 from dayfly.egress.services.objects.chunks import BadChunks
+from dayfly.egress.services.objects.documents import BadDocument, collected
 from dayfly.egress.services.objects.granting import Grants, Numbered
 from dayfly.egress.services.objects.signing import BadCredentials, Credentials, credentials, signed
 from dayfly.egress.terms import Terms
@@ -138,6 +139,9 @@ def _unreachable(why: str) -> Response:
 
 
 async def _answered(what: Asked, response: Response, who: Credentials) -> Response:
+    hidden = [who.access_key, *([who.token] if who.token else [])]
+    if response.status == 200 and what.operation.name in answers.REPORTS:
+        return await _reported(response, hidden)
     if 200 <= response.status < 300 or response.status == 304:
         kept = replace(response, headers=answers.passed(response.headers))
         return replace(kept, length=0) if response.status in _NO_CONTENT else kept
@@ -145,7 +149,17 @@ async def _answered(what: Asked, response: Response, who: Credentials) -> Respon
     if what.operation.method == "HEAD":
         status = 400 if 300 <= response.status < 400 else response.status
         return Response(status, answers.passed(response.headers))
-    return answers.explained(response.status, body, [who.access_key, *([who.token] if who.token else [])])
+    return answers.explained(response.status, body, hidden)
+
+
+async def _reported(response: Response, hidden: list[str]) -> Response:
+    try:
+        made = answers.reported(await collected(response.body), hidden)
+    except BadDocument as error:
+        return answers.error(502, "InternalError", f"What the object store answered {error}.")
+    finally:
+        await _closed(response.body)
+    return replace(response, headers=answers.passed(response.headers), body=once(made), length=len(made))
 
 
 async def _beginning(body: Body) -> bytes:
@@ -157,6 +171,10 @@ async def _beginning(body: Body) -> bytes:
             if len(found) >= answers.LONGEST_ERROR:
                 break
     finally:
-        with suppress(AttributeError):  # an iterator that is no generator has nothing to close
-            await body.aclose()  # type: ignore[attr-defined]
+        await _closed(body)
     return bytes(found)
+
+
+async def _closed(body: Body) -> None:
+    with suppress(AttributeError):  # an iterator that is no generator has nothing to close
+        await body.aclose()  # type: ignore[attr-defined]
