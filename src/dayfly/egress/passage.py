@@ -11,7 +11,7 @@ from ipaddress import IPv4Address, IPv6Address
 from struct import pack
 from typing import Any, Protocol, TypeVar
 
-from dayfly.egress.addresses import refusal
+from dayfly.egress.addresses import refusal, remedy
 from dayfly.egress.dialling import Dialler, Network, PrivateAddress, Unreachable
 from dayfly.egress.guests import Guest, byte_cap
 from dayfly.egress.http.messages import Refused
@@ -272,5 +272,5 @@ def _private(allowed: Allowed, why: str) -> Denied:
         allowed.port,
         "private_address",
         f"{allowed.host} leads to {why}, and those are not connected to.",
-        "Use a public name, or ask for a rule with private = 'CIDR' for this host.",
+        remedy(why),
     )

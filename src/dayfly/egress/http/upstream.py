@@ -8,6 +8,7 @@ from ipaddress import IPv4Address, IPv6Address
 
 import h11
 
+from dayfly.egress.addresses import remedy
 from dayfly.egress.dialling import Dialler, PrivateAddress, Unreachable
 from dayfly.egress.http import heads
 from dayfly.egress.http.messages import Body, Origin, Refused, Request, Response
@@ -197,7 +198,7 @@ class Servers:
         except PrivateAddress as error:
             raise Refused(_private(origin, str(error))) from None
         except ssl.SSLCertVerificationError as error:
-            raise Unreachable(f"{origin.host}: its certificate is not valid ({error.verify_message}).") from None
+            raise Unreachable(_not_valid(origin.host, error)) from None
         except TimeoutError:
             raise Unreachable(f"{origin.host}, port {origin.port}: no connection in time.") from None
         except OSError:
@@ -213,6 +214,17 @@ def _authority(origin: Origin) -> str:
     return origin.host if origin.port == usual else f"{origin.host}:{origin.port}"
 
 
+def _not_valid(host: str, error: ssl.SSLCertVerificationError) -> str:
+    text = f"{host}: its certificate is not valid ({error.verify_message})."
+    if error.verify_code in _NO_ROOT:
+        text += " If an authority of your own has signed it, whoever runs dayfly can set SSL_CERT_FILE to a file with its roots."
+    return text
+
+
+_NO_ROOT = frozenset({18, 19, 20, 21})
+"""OpenSSL's codes for a certificate that no root of ours has signed."""
+
+
 def _length(event: h11.Response) -> int | None:
     found = dict(event.headers).get(b"content-length")
     return int(found) if found is not None else None
@@ -220,5 +232,4 @@ def _length(event: h11.Response) -> int | None:
 
 def _private(origin: Origin, why: str) -> Denied:
     reason = f"{origin.host} leads to {why}, and those are not connected to."
-    remedy = "Use a public name, or ask for a rule with private = 'CIDR' for this host."
-    return Denied(origin.host, origin.port, "private_address", reason, remedy)
+    return Denied(origin.host, origin.port, "private_address", reason, remedy(why))
