@@ -72,7 +72,7 @@ ZONES = {
     # what a machine needs to have
     "images": Zone("spec limits errors paths", "a sandbox only through the manager", third_party="pydantic packaging"),
     "images.inside": Zone("", "runs INSIDE, once, when an image is built"),
-    "indexes": Zone("errors network images.wheels", "asks this machine's pip and npm"),
+    "indexes": Zone("errors hosts network images.wheels", "asks this machine's pip and npm"),
     "locks": Zone("errors", "reads lock files, where a policy is written", third_party="packaging"),
     "runtime": Zone("errors paths", "finds a runsc"),
     "obtain": Zone("errors limits paths runtime images", "gets a runsc"),
@@ -119,7 +119,7 @@ ZONES = {
     ),
     "egress.services": Zone("", "only a package: each of its parts has a line of its own"),
     "egress.services.judgement": Zone(
-        "network egress.http.messages egress.verdict", "pure: what a rule says of a request"
+        "urls network egress.http.messages egress.verdict", "pure: what a rule says of a request"
     ),
     "egress.services.credentials": Zone(
         "network egress.http.messages egress.services.judgement", "pure: a request with its secret"

@@ -18,6 +18,7 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from dayfly.errors import HostError, PolicyError
+from dayfly.hosts import BadHost, IsAddress, canonical
 from dayfly.images.wheels import pip_command
 from dayfly.network import Grants, PackageKind, PackagesRule
 
@@ -70,7 +71,23 @@ class MachineIndexes:
                 raise PolicyError(
                     f"packages.{kind}: this machine is set to no index of such packages", remedy=_HOW[kind]
                 )
+            if why := _unusable(found[kind]):
+                raise PolicyError(f"packages.{kind}: the index that this machine is set to {why}", remedy=_HOW[kind])
         return {kind: found[kind] for kind in needed}
+
+
+def _unusable(url: str) -> str | None:
+    """What can be told from the URL alone; nothing of it is shown, since it may have credentials."""
+    try:
+        parts = urlsplit(url)
+        if parts.scheme not in ("https", "http"):
+            return "is neither https nor http, and cannot be used"
+        canonical(parts.hostname or "")
+    except IsAddress:
+        return "is at an address, and only one that has a name can be used"
+    except (BadHost, ValueError):
+        return "has no host, and cannot be used"
+    return None
 
 
 _KINDS: tuple[PackageKind, ...] = ("python", "node")

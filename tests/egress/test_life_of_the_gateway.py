@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dayfly.boundaries.processes import wait_gone
-from dayfly.egress import client
+from dayfly.egress import client, process
 from dayfly.egress.client import EgressDenied, Gateway
 from dayfly.errors import HostError
 from tests.egress.canary import Canary, until
@@ -30,6 +30,21 @@ def status(pid: int) -> dict[str, str]:
 
 ROOTS = [name for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if name in os.environ]
 """All that it may have of this process's environment, and only where somebody has set it."""
+
+
+def test_relative_paths_of_roots_are_from_where_they_were_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", "my:roots.pem")
+    monkeypatch.setenv("SSL_CERT_DIR", "roots:/etc/ssl/certs")
+    assert process._roots(None) == {
+        "SSL_CERT_FILE": f"{tmp_path}/my:roots.pem",
+        "SSL_CERT_DIR": f"{tmp_path}/roots:/etc/ssl/certs",
+    }
+    monkeypatch.setenv("SSL_CERT_FILE", "")
+    monkeypatch.delenv("SSL_CERT_DIR")
+    assert process._roots(None) == {}
 
 
 async def test_the_process_holds_one_socket_and_no_secret(gateway: Gateway) -> None:

@@ -7,7 +7,7 @@ import os
 import socket
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
-from dayfly.egress.addresses import refusal
+from dayfly.egress.addresses import refusal, remedy
 from dayfly.egress.interfaces import Interfaces, Watch
 from dayfly.egress.resolving import NoSuchName, Resolver, Turns
 from dayfly.egress.verdict import Denied
@@ -33,8 +33,7 @@ class PrivateAddress(Exception):
 
     def denied(self, host: str, port: int) -> Denied:
         reason = f"{host} leads to {self}, and those are not connected to."
-        remedy = "Use a public name, or ask for a rule with private = 'CIDR' for this host."
-        return Denied(host, port, "private_address", reason, remedy)
+        return Denied(host, port, "private_address", reason, remedy(str(self)))
 
 
 class Dialler:

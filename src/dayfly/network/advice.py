@@ -34,7 +34,12 @@ def lint(rules: Network, *, registries: Collection[str] = ()) -> tuple[Caution, 
         caution
         for index, rule in enumerate(rules)
         if isinstance(rule, Rule)
-        for caution in (*_shared(index, rule, registries), *_unseen(index, rule), *_overlapping(index, rule, by_host))
+        for caution in (
+            *_shared(index, rule, registries),
+            *_unseen(index, rule),
+            *_itself(index, rule),
+            *_overlapping(index, rule, by_host),
+        )
     )
 
 
@@ -63,6 +68,14 @@ def _unseen(index: int, rule: Rule) -> Iterator[Caution]:
     if 443 in rule.ports and rule.protocol != "tls":
         reason = f"Port 443 speaks TLS nearly everywhere; with protocol {rule.protocol} the name in its handshake is not checked."
         yield Caution(index, rule.host, reason, "Leave protocol out, or write tls.")
+
+
+def _itself(index: int, rule: Rule) -> Iterator[Caution]:
+    if rule.host == "localhost" or rule.host.endswith(".localhost"):
+        reason = "Inside, that name is the sandbox itself, so that nothing is reached by this rule."
+        yield Caution(
+            index, rule.host, reason, "Give another name of this machine, such as the one that hostname prints."
+        )
 
 
 def _overlapping(index: int, rule: Rule, by_host: Mapping[tuple[str, int], int]) -> Iterator[Caution]:

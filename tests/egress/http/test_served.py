@@ -269,6 +269,7 @@ async def test_a_server_with_a_certificate_of_nobodys_is_not_spoken_to(service: 
     service.origin = Passing(other.port).origin
     [(status, _, body)] = await asked(Desk(), get("/secret"))
     assert (status, b"certificate is not valid" in body) == (502, True)
+    assert b"SSL_CERT_FILE" in body
     assert b"secret" not in bytes(other.visits[0].said) if other.visits else True
     await other.close()
 
@@ -280,6 +281,7 @@ async def test_a_server_with_a_certificate_for_another_name_is_not_spoken_to(ser
     service.origin = Passing(other.port).origin
     [(status, _, body)] = await asked(Desk(), get("/"))
     assert (status, b"certificate is not valid" in body) == (502, True)
+    assert b"SSL_CERT_FILE" not in body
     await other.close()
 
 

@@ -207,7 +207,7 @@ class Servers:
         except PrivateAddress as error:
             raise Refused(error.denied(origin.host, origin.port)) from None
         except ssl.SSLCertVerificationError as error:
-            raise Unreachable(f"{origin.host}: its certificate is not valid ({error.verify_message}).") from None
+            raise Unreachable(_not_valid(origin.host, error)) from None
         except TimeoutError:
             raise Unreachable(f"{origin.host}, port {origin.port}: no connection in time.") from None
         except OSError:
@@ -221,6 +221,17 @@ class Servers:
 def _authority(origin: Origin) -> str:
     usual = {"https": 443, "http": 80}[origin.scheme]
     return origin.host if origin.port == usual else f"{origin.host}:{origin.port}"
+
+
+def _not_valid(host: str, error: ssl.SSLCertVerificationError) -> str:
+    text = f"{host}: its certificate is not valid ({error.verify_message})."
+    if error.verify_code in _NO_ROOT:
+        text += " If an authority of your own has signed it, whoever runs dayfly can set SSL_CERT_FILE to a file with its roots."
+    return text
+
+
+_NO_ROOT = frozenset({18, 19, 20, 21})
+"""OpenSSL's codes for a certificate that no root of ours has signed."""
 
 
 def _length(event: h11.Response) -> int | None:
