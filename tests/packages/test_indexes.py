@@ -11,7 +11,7 @@ import pytest
 from dayfly import indexes
 from dayfly.errors import PolicyError
 from dayfly.indexes import MachineIndexes, package_indexes
-from dayfly.network import parse_network
+from dayfly.network import PackageKind, parse_network
 
 PYTHON = parse_network([{"packages": {"python": ["a"]}}])
 NODE = parse_network([{"packages": {"node": ["a"]}}])
@@ -87,7 +87,7 @@ def test_a_tool_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None
 async def test_the_machine_is_asked_once_and_only_when_a_rule_needs_it() -> None:
     asked = []
 
-    def ask() -> dict[indexes.Kind, str]:
+    def ask() -> dict[PackageKind, str]:
         asked.append(1)
         return {"python": "https://index.example.com/simple/"}
 

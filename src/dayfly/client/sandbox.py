@@ -22,7 +22,7 @@ from dayfly.client.remote.asked import Asked, find_asked
 from dayfly.client.worker import Worker
 from dayfly.errors import DayflyError, InputError, SandboxEnded, UnknownLanguage
 from dayfly.limits import LONGEST_PAUSE, MOST_FORKS
-from dayfly.network import Rule, parse_network
+from dayfly.network import AnyRule, parse_network
 from dayfly.policy import Policy, parse_policy
 from dayfly.spec import EndReason, Execution, LimitReport, Result, Usage
 
@@ -252,7 +252,7 @@ class AsyncSandbox:
                 error.remedy = error.remedy or f"this image has {', '.join(backend.languages)}"
                 raise
 
-    async def set_network(self, rules: Literal["none", "learn"] | Sequence[Rule | Mapping[str, Any]]) -> None:
+    async def set_network(self, rules: Literal["none", "learn"] | Sequence[AnyRule | Mapping[str, Any]]) -> None:
         """What code may reach from now on, instead of what it could before: what ``Policy`` takes as ``network``, and nothing
         else, so ``"none"`` or an empty list takes all away. Connections that no rule allows any more have ended when this
         returns; those that are still allowed go on, and bytes that were counted stay counted.
