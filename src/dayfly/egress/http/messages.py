@@ -13,11 +13,25 @@ from typing import Literal, Protocol
 
 from dayfly.egress.verdict import Denied
 
-__all__ = ["Body", "Headers", "Origin", "Refused", "Request", "Response", "Service", "Upstreams", "nothing", "once"]
+__all__ = [
+    "USUAL_PORTS",
+    "Body",
+    "Headers",
+    "Origin",
+    "Refused",
+    "Request",
+    "Response",
+    "Service",
+    "Upstreams",
+    "nothing",
+    "once",
+]
 
 Headers = tuple[tuple[str, str], ...]
 """Names in lower case, values as Latin-1, in their order. Nothing of how a message is carried is among them: no Host, Connection,
 Content-Length, Transfer-Encoding, nor what Connection names."""
+
+USUAL_PORTS = {"https": 443, "http": 80}
 
 Body = AsyncIterator[bytes]
 """Pieces of any size but zero. Read once."""
@@ -77,6 +91,11 @@ class Origin:
     host: str
     port: int
     private: IPv4Network | IPv6Network | None = None
+
+    @property
+    def authority(self) -> str:
+        """As a Host header has it: without the port that its scheme has anyway."""
+        return self.host if self.port == USUAL_PORTS[self.scheme] else f"{self.host}:{self.port}"
 
 
 class Refused(Exception):

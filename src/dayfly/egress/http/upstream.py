@@ -89,7 +89,7 @@ class Server:
         await self._write(h11.EndOfMessage())
 
     def _request(self, request: Request) -> h11.Request:
-        found = [("host", _authority(self.origin)), *request.headers]
+        found = [("host", self.origin.authority), *request.headers]
         if request.length is None:
             found.append(("transfer-encoding", "chunked"))
         elif request.length or request.method in ("POST", "PUT", "PATCH"):
@@ -216,11 +216,6 @@ class Servers:
     async def close(self) -> None:
         if self._server is not None:
             await self._server.close()
-
-
-def _authority(origin: Origin) -> str:
-    usual = {"https": 443, "http": 80}[origin.scheme]
-    return origin.host if origin.port == usual else f"{origin.host}:{origin.port}"
 
 
 def _not_valid(host: str, error: ssl.SSLCertVerificationError) -> str:

@@ -13,8 +13,6 @@ __all__ = ["UNSIGNED", "BadCredentials", "Credentials", "credentials", "load", "
 UNSIGNED = "UNSIGNED-PAYLOAD"
 """In the place of the body's digest: TLS says that it came as it was sent."""
 
-_PORTS = {"https": 443, "http": 80}
-
 
 class BadCredentials(ValueError):
     """The value of a secret is not of the form that this needs. Nothing of it is said."""
@@ -54,8 +52,7 @@ def signed(request: Request, origin: Origin, region: str, who: Credentials, dige
         def payload(self, _: object) -> str:
             return digest
 
-    where = origin.host if origin.port == _PORTS[origin.scheme] else f"{origin.host}:{origin.port}"
-    url = urlunsplit((origin.scheme, where, request.path, request.query, ""))
+    url = urlunsplit((origin.scheme, origin.authority, request.path, request.query, ""))
     made = AWSRequest(method=request.method, url=url, headers=dict(request.headers))
     Signer(who, "s3", region).add_auth(made)
     headers = tuple((str(name).lower(), str(value)) for name, value in made.headers.items())

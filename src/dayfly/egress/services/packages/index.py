@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 from weakref import WeakKeyDictionary
 
 from dayfly.egress.dialling import Unreachable
-from dayfly.egress.http.messages import Body, Headers, Origin, Request, Response, Upstreams
+from dayfly.egress.http.messages import USUAL_PORTS, Body, Headers, Origin, Request, Response, Upstreams
 from dayfly.hosts import BadHost, canonical
 
 __all__ = ["MOST_PAGE", "BadUrl", "Index", "NotThere", "closed", "joined", "turn"]
@@ -184,7 +184,7 @@ def _origin(parts: SplitResult, private: IPv4Network | IPv6Network | None) -> Or
         host = canonical(parts.hostname or "")
     except BadHost:
         raise BadUrl("it names no host, or an address instead of one") from None
-    return Origin(scheme, host, parts.port or {"https": 443, "http": 80}[scheme], private)
+    return Origin(scheme, host, parts.port or USUAL_PORTS[scheme], private)
 
 
 def _same(one: Origin, other: Origin) -> bool:
