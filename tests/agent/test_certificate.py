@@ -13,7 +13,7 @@ from dayfly.agent.network.certificate import BEGIN, END, MAX_PEM, checked_certif
 from dayfly.agent.session import BadRequest
 from tests.agent.authority import Authority
 
-PEM = Authority("ours").pem
+PEM = Authority().pem
 DER = ssl.PEM_cert_to_DER_cert(PEM)
 
 

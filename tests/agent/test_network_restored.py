@@ -119,7 +119,7 @@ async def test_a_tunnel_that_the_host_cuts_before_the_snapshot_is_cut_for_the_co
 async def test_a_fork_believes_who_it_is_told_to_and_the_other_whom_it_was(
     gvisor: GvisorBoundary, agents: Path, tmp_path: Path
 ) -> None:
-    ours, theirs = Authority("ours"), Authority("theirs")
+    ours, theirs = Authority(), Authority()
 
     async def believed(host: Host) -> set[str]:
         bundle = (await host.out("cat /etc/ssl/certs/ca-certificates.crt $NODE_EXTRA_CA_CERTS")).decode()

@@ -18,7 +18,7 @@ from tests.agent.host import Failed, Host
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="module")]
 
 HOST = "api.example"
-OURS, OTHER = Authority("ours"), Authority("somebody else")
+OURS, OTHER = Authority(), Authority()
 SYSTEM = "/etc/ssl/certs/ca-certificates.crt"
 BARE = "env -i PATH=$PATH HOME=$HOME"
 """Runs a program that knows of no variable."""

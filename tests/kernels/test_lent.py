@@ -14,7 +14,7 @@ from tests.kernels.room import Room
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="module")]
 
 HOST = "api.example"
-OURS, OTHER = Authority("ours"), Authority("somebody else")
+OURS, OTHER = Authority(), Authority()
 BUNDLE = "/run/dayfly/ca-certificates.crt"
 
 SHOW = {
@@ -125,9 +125,8 @@ async def test_a_kernel_that_has_connected_before_believes_from_the_next_cell_on
     await tell(room, OTHER.pem)
     assert "welcome" in (await room.run(FETCH[language], language, context=f"live {language}")).stdout
     await tell(room, None)
-    web.context = OTHER.server(
-        HOST
-    )  # another one: node's fetch would take up its TLS session again, and verify nothing
+    # another one: node's fetch would take up its TLS session again, and verify nothing
+    web.context = OTHER.server(HOST)
     assert "welcome" not in (await room.run(FETCH[language], language, context=f"live {language}")).stdout
 
 
