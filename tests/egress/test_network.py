@@ -141,6 +141,7 @@ REFUSED: list[tuple[Mapping[str, Any], str, str]] = [
     ),
     ({"host": "a.example", "protocol": "tcp"}, "network[0]: tcp has no port of its own", "give ports"),
     ({"host": "a.example", "protocol": "ssh"}, "network[0].protocol must be 'tls', 'http', 'tcp' or 'postgres'", "tls"),
+    ({"host": "a.example", "paths": "/v1/*"}, "network[0].paths: not a list of paths: '/v1/*'", "write paths = ["),
     ({"host": "a.example", "inject": "crm"}, "network[0].inject has keys of its own", "keys are secret"),
     ({"packages": ["six"]}, "network[0].packages has keys of its own", "keys are python"),
     (
@@ -350,6 +351,11 @@ def test_a_name_that_is_the_sandboxs_own_inside_is_warned_of() -> None:
     for host in ("localhost", "app.localhost"):
         ((_, reason),) = cautions({"host": host, "private": "127.0.0.0/8"})
         assert reason.startswith("Inside, that name is the sandbox itself")
+
+
+def test_a_star_that_stands_for_nothing_is_warned_of() -> None:
+    found = cautions({"host": "a.example", "paths": ["/v1/*", "/v1*", "/v1/*/items", "/*"]})
+    assert [reason.partition(" a star")[0] for _, reason in found] == ["In /v1*", "In /v1/*/items"]
 
 
 def test_no_network_is_nothing_to_warn_of() -> None:

@@ -38,6 +38,7 @@ def lint(rules: Network, *, registries: Collection[str] = ()) -> tuple[Caution, 
             *_shared(index, rule, registries),
             *_unseen(index, rule),
             *_itself(index, rule),
+            *_starred(index, rule),
             *_overlapping(index, rule, by_host),
         )
     )
@@ -76,6 +77,13 @@ def _itself(index: int, rule: Rule) -> Iterator[Caution]:
         yield Caution(
             index, rule.host, reason, "Give another name of this machine, such as the one that hostname prints."
         )
+
+
+def _starred(index: int, rule: Rule) -> Iterator[Caution]:
+    for path in rule.paths or ():
+        if "*" in path.removesuffix("/*"):
+            reason = f"In {path} a star is a character like any other: only '/*' at the end of a path stands for more."
+            yield Caution(index, rule.host, reason, "List the paths that are meant, or all below one of them.")
 
 
 def _overlapping(index: int, rule: Rule, by_host: Mapping[tuple[str, int], int]) -> Iterator[Caution]:

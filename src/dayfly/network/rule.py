@@ -120,6 +120,13 @@ class Rule(Grant):
                 raise Unfit(f"not a method: {one!a:.80}", _HOW_METHODS)
         return methods
 
+    @field_validator("paths", mode="before")
+    @classmethod
+    def _listed(cls, paths: object) -> object:
+        if paths is not None and not isinstance(paths, (list, tuple)):
+            raise Unfit(f"not a list of paths: {paths!a:.80}", "write paths = ['/v1/*']")
+        return paths
+
     @field_validator("paths")
     @classmethod
     def _patterns(cls, paths: tuple[str, ...] | None) -> tuple[str, ...] | None:
