@@ -96,7 +96,9 @@ def test_no_header_may_name_another_method(header: str) -> None:
     assert verdict("POST", "/v1/x", headers=headers, paths=["/v1/*"]) is None  # the control: any method is allowed
 
 
-@pytest.mark.parametrize("header", ["x-original-url", "x-rewrite-url", "x_original_url", "x-forwarded-prefix", "Destination"])
+@pytest.mark.parametrize(
+    "header", ["x-original-url", "x-rewrite-url", "x_original_url", "x-forwarded-prefix", "Destination"]
+)
 def test_no_header_may_name_another_path(header: str) -> None:
     headers = ((header, "/admin"),)
     assert verdict("GET", "/v1/x", headers=headers, paths=["/v1/*"]) is not None

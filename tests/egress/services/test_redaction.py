@@ -124,12 +124,17 @@ def test_what_is_certain_goes_on_at_once() -> None:
 
 
 @given(
-    st.lists(st.sampled_from([CANARY[:9], CANARY[1:], "x" * 9, "x" * (len(CANARY) - 1), "\n", "."]), min_size=1, max_size=40),
+    st.lists(
+        st.sampled_from([CANARY[:9], CANARY[1:], "x" * 9, "x" * (len(CANARY) - 1), "\n", "."]), min_size=1, max_size=40
+    ),
     st.lists(st.integers(0, 400)),
 )
 def test_nobody_sees_by_what_waits_how_the_value_begins(parts: list[str], cuts: list[int]) -> None:
     """A beginning of it is passed as any other text is: in the same pieces."""
-    guess, other = "".join(parts), "".join(parts).replace(CANARY[:9], "y" * 9).replace(CANARY[1:], "y" * (len(CANARY) - 1))
+    guess, other = (
+        "".join(parts),
+        "".join(parts).replace(CANARY[:9], "y" * 9).replace(CANARY[1:], "y" * (len(CANARY) - 1)),
+    )
     assume(CANARY not in guess)
     streams = [Stream(Spellings(CANARY)) for _ in "ab"]
     places = sorted({min(one, len(guess)) for one in cuts} | {0, len(guess)})
