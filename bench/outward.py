@@ -6,10 +6,12 @@ processes of Python take before anything leaves the sandbox."""
 from __future__ import annotations
 
 import json
+import os
 import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -138,6 +140,20 @@ for child in children:
 """
 )
 
+FETCH = """
+import json, socket, ssl, time
+host, port = {arguments!r}
+context = ssl.create_default_context({roots})
+request = b"GET /big HTTP/1.1\\r\\nHost: %s:%d\\r\\nConnection: close\\r\\n\\r\\n" % (host.encode(), port)
+begun = time.perf_counter()
+with socket.create_connection((host, port)) as plain, context.wrap_socket(plain, server_hostname=host) as connection:
+    connection.sendall(request)
+    buffer, got = bytearray(1 << 20), 0
+    while count := connection.recv_into(buffer):
+        got += count
+print(json.dumps({{"got": got, "rate": got / (time.perf_counter() - begun) / 1e6}}))
+"""
+
 THROUGH, DIRECTLY = "through a sandbox's network", "directly"
 FIGURES = {
     "again": "a request to this machine, {}, ms",
@@ -146,6 +162,7 @@ FIGURES = {
     "rate": "1 GiB from this machine, {}, MB/s",
     "all": f"{PARALLEL} requests at once, {{}}, ms",
 }
+LOOKED_INTO = "1 GiB over TLS that the gateway looks into, {}, MB/s"
 FLOORS = {
     "server": "floor: a request inside a sandbox, to a server there, ms",
     "relay": "floor: a request inside a sandbox, through a relay there, ms",
@@ -163,11 +180,51 @@ def outward(rounds: int) -> Samples:
         code = ASK.format(arguments=(host, port, REQUESTS, PARALLEL))
         for _ in range(rounds):
             _note(found, THROUGH, _inside(code, network=[rule]))
-            direct = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-            _note(found, DIRECTLY, json.loads(direct.stdout))
+            _note(found, DIRECTLY, _here(code))
             for key, value in _inside(FLOOR.format(arguments=(REQUESTS,))).items():
                 found.setdefault(FLOORS[key], []).append(value)
+    looked_into(found, rounds, host)
     return found
+
+
+def looked_into(found: Samples, rounds: int, host: str) -> None:
+    """A download of which the gateway ends the TLS, and opens its own."""
+    with certificate(host) as file, canary(file) as port:
+        rule = {"host": host, "ports": [port], "private": "127.0.0.0/8", "methods": ["GET"]}
+        ways = {
+            THROUGH: lambda: _inside(FETCH.format(arguments=(host, port), roots=""), network=[rule]),
+            DIRECTLY: lambda: _here(FETCH.format(arguments=(host, port), roots=f"cafile={str(file)!r}")),
+        }
+        for _ in range(rounds):
+            for way, fetch in ways.items():
+                told = fetch()
+                assert told["got"] >= BIG, told
+                found.setdefault(LOOKED_INTO.format(way), []).append(told["rate"])
+
+
+@contextmanager
+def certificate(host: str) -> Iterator[Path]:
+    """Of a server, by itself; a gateway that is started meanwhile believes it. Its key is in ``key`` beside it."""
+    before = os.environ.get("SSL_CERT_FILE")
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "certificate"
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "9",
+             "-subj", "/CN=bench", "-addext", f"subjectAltName=DNS:{host}",
+             "-keyout", f"{directory}/key", "-out", str(file)],
+            check=True, capture_output=True,
+        )  # fmt: skip
+        os.environ["SSL_CERT_FILE"] = str(file)
+        try:
+            yield file
+        finally:
+            os.environ.pop("SSL_CERT_FILE") if before is None else os.environ.update(SSL_CERT_FILE=before)
+
+
+def _here(code: str) -> dict[str, float]:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    told: dict[str, float] = json.loads(done.stdout)
+    return told
 
 
 def _inside(code: str, **more: object) -> dict[str, float]:
@@ -194,10 +251,11 @@ def _own_name() -> str:
 
 
 @contextmanager
-def canary() -> Iterator[int]:
-    """The port of a server that answers /small with little and /big with much. It has a process to itself: in this one it would wait
-    for dayfly's loop to let go of the interpreter."""
-    command = [sys.executable, str(Path(__file__).with_name("canary.py"))]
+def canary(certificate: Path | None = None) -> Iterator[int]:
+    """The port of a server that answers /small with little and /big with much, over TLS where it has a ``certificate``. It has a
+    process to itself: in this one it would wait for dayfly's loop to let go of the interpreter."""
+    tls = [str(certificate)] if certificate else []
+    command = [sys.executable, str(Path(__file__).with_name("canary.py")), *tls]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdin
         assert server.stdout

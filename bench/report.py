@@ -54,6 +54,11 @@ RATIOS = [
         "1 GiB from this machine, directly, MB/s",
         ">= 200 MB/s",
     ),
+    (
+        "1 GiB over TLS that the gateway looks into, through a sandbox's network, MB/s",
+        "1 GiB over TLS that the gateway looks into, directly, MB/s",
+        ">= 80 MB/s",
+    ),
     ("dayfly, plain kernel: idle memory, MB", "bare runsc, python: idle memory, MB", "+ 12 MB"),
     ("dayfly, IPython kernel: idle memory, MB", "bare runsc, IPython: idle memory, MB", "+ 12 MB"),
 ]

@@ -49,7 +49,7 @@ SPOKEN = [
     (lambda: Limits(memory=10**5000), "memory must be at most 1024 GiB", "96 MiB to 1024 GiB"),
     (lambda: Limits(cpus="many"), "cpus must be a valid number", "the default is 1.0"),
     (lambda: Limits(memory="lots"), "memory: not a size: 'lots'", "'512MiB'"),
-    (lambda: Policy(limits=5), "limits must be a valid dictionary", "keys are cpus"),
+    (lambda: Policy(limits=5), "limits has keys of its own", "keys are cpus"),
     (lambda: Policy(network="all"), "network: neither 'none' nor a list of rules: 'all'", "the default is 'none'"),
     (lambda: Policy.model_validate({"limits": {"cpuz": 1}}), "there is no key 'limits.cpuz'", "did you mean cpus?"),
     (lambda: Policy.model_validate_json("{"), "Invalid JSON", "keys are boundary"),

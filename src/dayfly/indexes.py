@@ -15,16 +15,14 @@ from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from dayfly.errors import HostError, PolicyError
+from dayfly.hosts import BadHost, IsAddress, canonical
 from dayfly.images.wheels import pip_command
-from dayfly.network import Grants, PackagesRule
+from dayfly.network import Grants, PackageKind, PackagesRule
 
 __all__ = ["SECONDS", "MachineIndexes", "package_indexes"]
-
-Kind = Literal["python", "node"]
 
 SECONDS = 20.0
 """For one answer of pip or npm: both start in a second or two on a slow machine, and one that hangs is not waited for."""
@@ -38,13 +36,13 @@ _NPM_LINE = re.compile(r"^\s*(?P<key>[^\s=;#]+)\s*=\s*[\"']?(?P<value>[^\"'\n]*?
 _VARIABLE = re.compile(r"\$\{(\w{1,100})\}")
 
 
-def package_indexes(environment: Mapping[str, str] | None = None) -> dict[Kind, str]:
+def package_indexes(environment: Mapping[str, str] | None = None) -> dict[PackageKind, str]:
     """URLs with what credentials they have, as ``user:password@``, or ``:token@`` for a bearer. What cannot be told is left out.
 
     ``environment`` defaults to ``os.environ``. It takes a second or three, and at most three times ``SECONDS``. Never raises.
     """
     env = dict(os.environ if environment is None else environment)
-    found: dict[Kind, str] = {}
+    found: dict[PackageKind, str] = {}
     if python := _python(env):
         found["python"] = python
     if node := _node(env):
@@ -55,14 +53,14 @@ def package_indexes(environment: Mapping[str, str] | None = None) -> dict[Kind, 
 class MachineIndexes:
     """What rules need of them. The machine is asked when a rule first names packages, and not again. On one loop."""
 
-    def __init__(self, ask: Callable[[], dict[Kind, str]] = package_indexes) -> None:
+    def __init__(self, ask: Callable[[], dict[PackageKind, str]] = package_indexes) -> None:
         self._ask = ask
-        self._asking: asyncio.Future[dict[Kind, str]] | None = None
+        self._asking: asyncio.Future[dict[PackageKind, str]] | None = None
 
-    async def of(self, rules: Grants) -> dict[Kind, str]:
+    async def of(self, rules: Grants) -> dict[PackageKind, str]:
         """Raises ``PolicyError`` where this machine has none of a kind that a rule names packages of."""
         named = [rule.packages for rule in rules if isinstance(rule, PackagesRule)]
-        needed: list[Kind] = [kind for kind in _KINDS if any(getattr(one, kind) for one in named)]
+        needed: list[PackageKind] = [kind for kind in _KINDS if any(getattr(one, kind) for one in named)]
         if not needed:
             return {}
         if self._asking is None:
@@ -73,11 +71,27 @@ class MachineIndexes:
                 raise PolicyError(
                     f"packages.{kind}: this machine is set to no index of such packages", remedy=_HOW[kind]
                 )
+            if why := _unusable(found[kind]):
+                raise PolicyError(f"packages.{kind}: the index that this machine is set to {why}", remedy=_HOW[kind])
         return {kind: found[kind] for kind in needed}
 
 
-_KINDS: tuple[Kind, ...] = ("python", "node")
-_HOW: dict[Kind, str] = {
+def _unusable(url: str) -> str | None:
+    """What can be told from the URL alone; nothing of it is shown, since it may have credentials."""
+    try:
+        parts = urlsplit(url)
+        if parts.scheme not in ("https", "http"):
+            return "is neither https nor http, and cannot be used"
+        canonical(parts.hostname or "")
+    except IsAddress:
+        return "is at an address, and only one that has a name can be used"
+    except (BadHost, ValueError):
+        return "has no host, and cannot be used"
+    return None
+
+
+_KINDS: tuple[PackageKind, ...] = ("python", "node")
+_HOW: dict[PackageKind, str] = {
     "python": "pip config set global.index-url URL, for the user that runs dayfly, and start it anew",
     "node": "npm config set registry URL, for the user that runs dayfly, and start it anew",
 }

@@ -162,6 +162,8 @@ def _problem(item: dict[str, Any], model: type[BaseModel]) -> tuple[str, str]:
         bound = f"at least {amount_text(name, item['ctx']['ge'])}" if "ge" in item["ctx"] else ""
         bound = bound or f"at most {amount_text(name, item['ctx']['le'])}"
         return f"{key} must be {bound}, not {amount_text(name, item['input'])}", _range(holder, name)
+    if kind == "model_type":
+        return f"{key} has keys of its own, and is not {_shown(item['input'])}", _keys(_inner(holder, name) or holder)
     message = str(item["msg"]).replace("Input should be", "must be")
     return f"{key} {message}, not {_shown(item['input'])}", _default(holder, name)
 
@@ -195,6 +197,15 @@ def _nearest(name: str, names: list[str]) -> str:
 
     close = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {close[0]}?" if close else f"keys are {', '.join(names)}"
+
+
+def _inner(holder: type[BaseModel], name: str) -> type[BaseModel] | None:
+    field = holder.model_fields.get(name)
+    return next(_models(field.annotation), None) if field else None
+
+
+def _keys(model: type[BaseModel]) -> str:
+    return f"keys are {', '.join(_own_first(model))}"
 
 
 def _default(holder: type[BaseModel], name: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.leftovers import Dayfly
 
 RULE = """
@@ -35,9 +37,10 @@ def test_each_identity_has_its_own(dayfly: Dayfly, tmp_path: Path) -> None:
     assert "data/*" not in done.stdout
 
 
-def test_without_such_a_rule_there_is_none(dayfly: Dayfly, tmp_path: Path) -> None:
+@pytest.mark.parametrize("policy", ['image = "python"', 'network = "learn"', '[[network]]\nhost = "api.example.com"'])
+def test_without_such_a_rule_there_is_none(dayfly: Dayfly, tmp_path: Path, policy: str) -> None:
     file = tmp_path / "policy.toml"
-    file.write_text('image = "python"\n')
+    file.write_text(policy)
     done = dayfly("identity", "aws-policy", str(file))
     assert (done.returncode, done.stdout) == (2, "")
     assert "has no rule for objects" in done.stderr

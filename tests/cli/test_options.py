@@ -112,6 +112,10 @@ def test_what_the_file_and_the_options_allow_adds_up(tmp_path: Path) -> None:
         hosts(["api.example.com", "api.example.com"])
     file.write_text('network = "none"\n')
     assert hosts(["api.example.com"]) == ["api.example.com"]
+    file.write_text('[network]\nhost = "db"\n')
+    with pytest.raises(PolicyError, match="neither 'none' nor a list") as caught:
+        hosts(["api.example.com"])
+    assert "[[network]]" in (caught.value.remedy or "")
     file.write_text('network = "all"\n')
     with pytest.raises(PolicyError, match="neither 'none' nor a list"):
         hosts(["api.example.com"])

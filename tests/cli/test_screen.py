@@ -85,6 +85,17 @@ def test_what_was_denied_is_told_in_one_line_each_that_commands_no_terminal(caps
     )
 
 
+def test_a_name_is_not_told_alone_beside_its_ports(capsys: Capture) -> None:
+    tell_denials(
+        (
+            Denial("a.example.com", None, "not_listed", "No.", "", claimed=True),
+            Denial("b.example.com", None, "not_listed", "No.", "", claimed=True),
+            Denial("a.example.com", 443, "not_listed", "No.", ""),
+        )
+    )
+    assert capsys.readouterr().err == "denied: b.example.com: No.\ndenied: a.example.com:443: No.\n"
+
+
 def test_a_run_that_tries_every_name_does_not_scroll_its_output_away(capsys: Capture) -> None:
     tell_denials(tuple(Denial(f"{number}.example.com", 443, "not_listed", "no", "") for number in range(200)))
     lines = capsys.readouterr().err.splitlines()

@@ -86,3 +86,19 @@ def test_advice_is_rewritten_only_where_it_is_to_be_typed(script: Path, monkeypa
         assert typeable(text) == text
     monkeypatch.setattr(sys, "argv", ["a-program-that-uses-it"])
     assert command() == "dayfly"
+
+
+def test_the_pip_that_is_advised_installs_where_dayfly_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    for name in ("dayfly", "python", "pip"):
+        (tmp_path / "bin" / name).write_text("#!/bin/sh\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    text = "pip install 'dayfly[objects]', or leave them out"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["bin/dayfly"])
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert typeable(text) == "bin/python -m pip install 'dayfly[objects]', or leave them out"
+    assert typeable("pip install six") == "pip install six"
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    assert typeable(text) == text

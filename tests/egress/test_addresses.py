@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayfly.egress import addresses
-from dayfly.egress.addresses import refusal
+from dayfly.egress.addresses import refusal, remedy
 from dayfly.network import PRIVATE_RANGES
 from tests.egress import vectors
 
@@ -222,3 +222,15 @@ def test_what_a_policy_takes_the_floor_lets_be_lifted(one: IPv4Network | IPv6Net
     inside = one[-2] if one.num_addresses > 1 else one[0]
     assert refusal(inside, private=None, own=()) is not None
     assert refusal(inside, private=one, own=()) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["10.1.2.3", "127.0.0.1", "100.64.0.1", "fd00::1", "192.0.2.1", "169.254.1.1", "169.254.169.254"]
+)
+def test_a_rule_is_advised_only_where_one_helps(text: str) -> None:
+    address = ip_address(text)
+    why = refusal(address, private=None, own=())
+    lifting = next((one for one in PRIVATE_RANGES if address in one), None)
+    helps = lifting is not None and refusal(address, private=lifting, own=()) is None
+    assert why
+    assert ("private = 'CIDR'" in remedy(why)) == helps

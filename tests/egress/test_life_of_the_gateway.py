@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dayfly.boundaries.processes import wait_gone
-from dayfly.egress import client
+from dayfly.egress import client, process
 from dayfly.egress.client import EgressDenied, Gateway
 from dayfly.errors import HostError
 from tests.egress.canary import Canary, until
@@ -28,6 +28,25 @@ def status(pid: int) -> dict[str, str]:
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
+ROOTS = [name for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if name in os.environ]
+"""All that it may have of this process's environment, and only where somebody has set it."""
+
+
+def test_relative_paths_of_roots_are_from_where_they_were_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", "my:roots.pem")
+    monkeypatch.setenv("SSL_CERT_DIR", "roots:/etc/ssl/certs")
+    assert process._roots(None) == {
+        "SSL_CERT_FILE": f"{tmp_path}/my:roots.pem",
+        "SSL_CERT_DIR": f"{tmp_path}/roots:/etc/ssl/certs",
+    }
+    monkeypatch.setenv("SSL_CERT_FILE", "")
+    monkeypatch.delenv("SSL_CERT_DIR")
+    assert process._roots(None) == {}
+
+
 async def test_the_process_holds_one_socket_and_no_secret(gateway: Gateway) -> None:
     pid = gateway.pid
     known = status(pid)
@@ -38,14 +57,35 @@ async def test_the_process_holds_one_socket_and_no_secret(gateway: Gateway) -> N
         assert set(known["Gid"].split()) == {"65534"}
         assert known["Groups"] == ""
         environment = Path(f"/proc/{pid}/environ").read_text().split("\0")
-        roots = [name for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if name in os.environ]
-        assert [line.partition("=")[0] for line in environment if line] == ["PATH", *roots]
+        assert [line.partition("=")[0] for line in environment if line] == ["PATH", *ROOTS]
         numbers = Path(f"/proc/{pid}/fd")
         open_files = sorted(os.readlink(one).partition(":")[0] for one in numbers.iterdir())
         # the one socket, asyncio's own pair, its epoll
         assert open_files == ["/dev/null"] * 3 + ["anon_inode"] + ["socket"] * 3
     limits = Path(f"/proc/{pid}/limits").read_text()
     assert [line.split()[-3:-1] for line in limits.splitlines() if line.startswith("Max core")] == [["0", "0"]]
+
+
+SHOW = """
+import os, pathlib, sys
+pathlib.Path(sys.argv[1]).write_bytes(pathlib.Path("/proc/self/environ").read_bytes())
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+@pytest.mark.parametrize("given", [(), ("SSL_CERT_FILE",), ("SSL_CERT_FILE", "SSL_CERT_DIR")])
+async def test_of_the_environment_it_has_a_path_and_where_certificates_are(
+    monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DAYFLY_SECRET_CRM", "sk-canary")
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    for name in given:
+        monkeypatch.setenv(name, str(tmp_path))
+    seen = tmp_path / "environ"
+    gateway = await Gateway.start(within=[sys.executable, "-I", "-c", SHOW, str(seen)])
+    await gateway.close()
+    assert [line.partition("=")[0] for line in seen.read_text().split("\0") if line] == ["PATH", *given]
 
 
 async def test_killed_it_takes_all_traffic_with_it_and_everybody_is_told(canary: Canary) -> None:

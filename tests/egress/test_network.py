@@ -141,6 +141,13 @@ REFUSED: list[tuple[Mapping[str, Any], str, str]] = [
     ),
     ({"host": "a.example", "protocol": "tcp"}, "network[0]: tcp has no port of its own", "give ports"),
     ({"host": "a.example", "protocol": "ssh"}, "network[0].protocol must be 'tls', 'http', 'tcp' or 'postgres'", "tls"),
+    ({"host": "a.example", "inject": "crm"}, "network[0].inject has keys of its own", "keys are secret"),
+    ({"packages": ["six"]}, "network[0].packages has keys of its own", "keys are python"),
+    (
+        {"host": "a.example", "packages": {"python": ["six"]}},
+        "network[0]: one rule cannot have both host and packages",
+        "a rule for each",
+    ),
     ({"host": "a.example", "private": "10.0.0.1/8"}, "network[0].private: not a network: '10.0.0.1/8'", "write it as"),
     ({"host": "a.example", "private": "intranet"}, "not a network: 'intranet'", "write it as"),
     ({"host": "a.example", "private": 167772160}, "not a network: 167772160", "write it as"),
@@ -337,6 +344,12 @@ def test_an_overlap_is_told_where_the_exact_rule_counts() -> None:
 def test_port_443_without_tls_is_warned_of() -> None:
     ((_, reason),) = cautions({"host": "a.example", "protocol": "tcp", "ports": [443]})
     assert "with protocol tcp the name in its handshake is not checked" in reason
+
+
+def test_a_name_that_is_the_sandboxs_own_inside_is_warned_of() -> None:
+    for host in ("localhost", "app.localhost"):
+        ((_, reason),) = cautions({"host": host, "private": "127.0.0.0/8"})
+        assert reason.startswith("Inside, that name is the sandbox itself")
 
 
 def test_no_network_is_nothing_to_warn_of() -> None:

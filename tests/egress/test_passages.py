@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -17,19 +16,7 @@ from dayfly.egress.resolving import Resolver
 from tests.egress.canary import Canary, Visit
 from tests.egress.client_hello import hello
 from tests.egress.conftest import local
-
-
-class Said:
-    """What a passage tells."""
-
-    def __init__(self) -> None:
-        self.packets: list[dict[str, Any]] = []
-
-    def post(self, packet: Mapping[str, object]) -> asyncio.Future[None]:
-        self.packets.append(dict(packet))
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        done.set_result(None)
-        return done
+from tests.egress.http.desk import Said
 
 
 class One:

@@ -98,6 +98,19 @@ def test_what_no_rule_would_change_is_a_thought_and_no_rule(code: str) -> None:
     assert "(4 times)" in comments(lines)
 
 
+def test_what_was_asked_of_the_gateway_itself_is_told_by_its_reason() -> None:
+    lines = suggestion(
+        [
+            Asked("packages.dayfly.internal", 80, "package_not_listed"),
+            Asked("objects.dayfly.internal", 80, "object_not_listed"),
+        ]
+    )
+    assert network(lines) == "none"
+    assert "a package that no rule lists" in comments(lines)
+    assert "another operation, bucket or key" in comments(lines)
+    assert "not suggested" not in comments(lines)
+
+
 def test_public_suffixes_are_refused_as_in_a_policy_and_shared_hosts_get_their_caution() -> None:
     lines = suggestion([Asked("co.uk", 443, "not_listed"), Asked("gist.github.com", 443, "not_listed", "tls")])
     assert [rule.host for rule in network(lines)] == ["gist.github.com"]

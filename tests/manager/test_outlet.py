@@ -95,6 +95,7 @@ async def test_where_none_can_be_started_everybody_is_told_and_it_is_tried_again
     denied = caught.value.denied
     assert (denied.code, denied.port) == ("gateway_gone", 443)
     assert denied.host.isprintable()
+    assert (denied.reason[0] + denied.reason[-1], denied.remedy) == ("T.", "Try again in a few seconds.")
     street.failure = None
     await street.outlet.connect("one", "files.example.com", 443)
     assert len(street.starts) == 3
@@ -123,6 +124,10 @@ async def test_one_that_the_next_gateway_does_not_take_is_left_out_and_stops_nob
     with pytest.raises(EgressDenied) as caught:
         await street.outlet.connect("two", "files.example.com", 443)
     assert (caught.value.denied.code, caught.value.denied.host) == ("gateway_gone", "files.example.com")
+    assert (caught.value.denied.reason[0] + caught.value.denied.reason[-1], caught.value.denied.remedy) == (
+        "T.",
+        "Use a new sandbox.",
+    )
     assert street.all[1].rules == {"one": RULES, "three": RULES}
     street.refused.clear()
     await street.outlet.admit("two", OTHERS, lambda closed: None)

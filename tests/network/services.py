@@ -1,21 +1,16 @@
-"""Servers that real clients talk to: HTTP/2, WebSocket, PostgreSQL as far as its beginning goes, an index of packages."""
+"""Servers that real clients talk to: HTTP/2, WebSocket, PostgreSQL as far as its beginning goes."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import hashlib
-import io
-import json
 import ssl
-import zipfile
 from pathlib import Path
 
 import h2.connection
 import h2.events
 from websockets.asyncio.server import ServerConnection
 
-__all__ = ["SSL_REQUEST", "Http2", "Postgres", "index_page", "say_back", "served_index", "tls_of", "wheel"]
+__all__ = ["SSL_REQUEST", "Http2", "Postgres", "say_back", "tls_of"]
 
 SSL_REQUEST = (8, 80877103)
 
@@ -131,47 +126,3 @@ _ANSWERS = {
     b"S": _READY,
     b"H": b"",
 }
-
-
-def wheel(name: str) -> bytes:
-    """A package of one module."""
-    info = f"{name}-1.0.dist-info"
-    files = {
-        f"{name}.py": "here = True\n",
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        f"{info}/RECORD": "",
-    }
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as archive:
-        for path, text in files.items():
-            archive.writestr(path, text)
-    return made.getvalue()
-
-
-def index_page(name: str) -> bytes:
-    file = f"{name}-1.0-py3-none-any.whl"
-    digest = hashlib.sha256(wheel(name)).hexdigest()
-    return f'<!DOCTYPE html><html><body><a href="/files/{file}#sha256={digest}">{file}</a></body></html>'.encode()
-
-
-async def served_index(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """``/simple/NAME/`` and ``/files/FILE``, a request to a connection."""
-    try:
-        path = (await reader.readuntil(b"\r\n\r\n")).split(b" ")[1].decode()
-    except (ConnectionError, asyncio.IncompleteReadError):
-        writer.close()
-        return
-    kind, _, name = path.strip("/").partition("/")
-    known = {"simple": lambda: index_page(name), "files": lambda: wheel(name.partition("-")[0])}
-    body = known[kind]() if kind in known and name.startswith("penguin") else json.dumps("no").encode()
-    status = b"200 OK" if body.startswith((b"<!", b"PK")) else b"404 Not Found"
-    type_ = b"text/html" if kind == "simple" else b"application/octet-stream"
-    writer.write(
-        b"HTTP/1.1 %b\r\nContent-Type: %b\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
-        % (status, type_, len(body))
-        + body
-    )
-    with contextlib.suppress(ConnectionError):
-        await writer.drain()
-    writer.close()

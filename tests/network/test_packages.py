@@ -13,6 +13,7 @@ from dayfly.indexes import MachineIndexes
 from dayfly.manager.outlet import NoMeans
 from dayfly.network import Grants, Rule, parse_network
 from tests.egress.internet import PUBLIC
+from tests.network.search import places_of
 from tests.network.world import House, World, python
 from tests.packages.index import HOST, PORT, Index
 
@@ -130,6 +131,7 @@ async def test_the_indexes_credentials_are_used_and_not_inside(buyer: AsyncSandb
     assert "demo-1.0-py3-none-any.whl" in done.text
     assert SECRET not in done.text
     assert all(authorization for _, _, authorization in index.asked)
+    assert await places_of(buyer, SECRET) == []
 
 
 async def test_the_index_itself_is_not_reached(buyer: AsyncSandbox, index: Index) -> None:

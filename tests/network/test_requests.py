@@ -14,8 +14,8 @@ from dayfly.indexes import MachineIndexes
 from dayfly.manager.means import MachineMeans
 from dayfly.network import Rule
 from dayfly.secrets import Environment, Files, Ring, Vault
-from tests.egress.internet import PUBLIC
 from tests.network.journal import Heard
+from tests.network.search import places_of
 from tests.network.world import EVIL, House, World, python
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="session")]
@@ -56,11 +56,6 @@ async def box(keeping: House) -> AsyncIterator[AsyncSandbox]:
         yield made
 
 
-def heard(world: World, port: int = 443) -> str:
-    """All that the server was told."""
-    return "".join(visit.said.decode("latin-1") for visit in world.canaries[PUBLIC[0], port].visits).lower()
-
-
 @pytest.mark.parametrize("client", FETCHES)
 async def test_a_client_as_it_is_calls_an_api_whose_key_it_never_sees(
     box: AsyncSandbox, world: World, client: str
@@ -68,7 +63,7 @@ async def test_a_client_as_it_is_calls_an_api_whose_key_it_never_sees(
     done = await box.commands.run(FETCHES[client], timeout=30)
     assert done.ok, done.stderr
     assert done.denied == ()
-    assert f"authorization: bearer {VALUE}" in heard(world)
+    assert f"authorization: bearer {VALUE}" in world.heard().lower()
     assert VALUE not in done.text + done.stderr.decode()
 
 
@@ -100,6 +95,15 @@ async def test_what_the_rule_does_not_say_is_answered_with_the_reason(
     assert not world.names.asked
 
 
+async def test_what_a_server_forbids_is_not_taken_for_a_denial(box: AsyncSandbox, world: World) -> None:
+    done = await box.commands.run("curl -sS -i https://api.example.com/v1/forbidden", timeout=30)
+    assert done.text.startswith("HTTP/1.1 403 Forbidden"), done
+    assert "x-dayfly" not in done.text.lower()
+    assert "/v1/forbidden" in done.text
+    assert done.denied == ()
+    assert world.visited()
+
+
 async def test_a_handshake_for_another_name_reaches_nobody(box: AsyncSandbox, world: World) -> None:
     done = await python(
         box,
@@ -115,21 +119,8 @@ async def test_a_handshake_for_another_name_reaches_nobody(box: AsyncSandbox, wo
 
 async def test_the_secret_is_nowhere_inside(box: AsyncSandbox, world: World) -> None:
     assert (await box.commands.run(FETCHES["curl"], timeout=30)).ok
-    done = await python(
-        box,
-        "import pathlib\n"
-        "needle = b'canary-4711' + b'-never-inside'\n"
-        "places = [*pathlib.Path('/proc').glob('[0-9]*/environ'), *pathlib.Path('/proc').glob('[0-9]*/cmdline')]\n"
-        "for top in ('/home', '/tmp', '/run', '/etc', '/var'):\n"
-        "    places += [one for one in pathlib.Path(top).rglob('*') if one.is_file()]\n"
-        "read = found = 0\n"
-        "for one in places:\n"
-        "    try: data = one.read_bytes()\n"
-        "    except OSError: continue\n"
-        "    read += 1; found += needle in data\n"
-        "print(read > 50, found)",
-    )
-    assert done.text == "True 0\n", done
+    assert VALUE in world.heard().lower(), "it was used"
+    assert await places_of(box, VALUE) == []
 
 
 async def test_what_the_code_sends_in_the_secrets_place_does_not_go_out(box: AsyncSandbox, world: World) -> None:
@@ -137,8 +128,8 @@ async def test_what_the_code_sends_in_the_secrets_place_does_not_go_out(box: Asy
         "curl -sS -H 'Authorization: Bearer mine' https://api.example.com/v1/page", timeout=30
     )
     assert done.ok
-    assert "bearer mine" not in heard(world)
-    assert f"authorization: bearer {VALUE}" in heard(world)
+    assert "bearer mine" not in world.heard().lower()
+    assert f"authorization: bearer {VALUE}" in world.heard().lower()
 
 
 async def test_every_use_is_written_down(keeping: House, world: World) -> None:

@@ -61,16 +61,12 @@ async def house(earth: World, store: Files) -> AsyncIterator[House]:
         yield made
 
 
-def heard(world: World) -> str:
-    return "".join(visit.said.decode("latin-1") for visit in world.canaries[PUBLIC[0], 443].visits)
-
-
 async def test_a_site_that_sends_requests_back_does_not_give_the_secret_away(house: House, world: World) -> None:
     async with house.sandbox(rule(redact=True), image="data") as sandbox:
         done = await sandbox.commands.run(SENT_BACK + " -v --compressed -H 'Range: bytes=0-9'", timeout=30)
         assert "*redacted*" in done.text
         assert not seen_in(done.text + done.stderr.decode())
-        assert CANARY in heard(world)
+        assert CANARY in world.heard()
         assert (await sandbox.commands.run(f"curl -sS https://{HOST}/v1/plain", timeout=30)).text == f"{HOST} /v1/plain"
     async with house.sandbox(
         rule(), image="data"
@@ -89,9 +85,9 @@ async def test_each_conversation_has_its_own_secret_from_the_store(
     policy = Policy(image="data", network=(rule(into="header", name="X-Key"),))
     async with AsyncSandbox(policy, opener=opener) as sandbox:
         assert (await sandbox.commands.run(SENT_BACK, timeout=30)).ok
-    assert f"x-key: {expected}\r\n" in heard(world)
+    assert f"x-key: {expected}\r\n" in world.heard()
     others = {"of-monday", "of-anna", CANARY} - {expected}
-    assert not any(other in heard(world) for other in others)
+    assert not any(other in world.heard() for other in others)
 
 
 async def test_a_secret_that_is_not_there_or_damaged_refuses_the_rules(

@@ -84,7 +84,7 @@ async def test_a_policy_of_ten_lines_does_all_and_all_is_written_down(
 
         called = await sandbox.commands.run("curl -sS https://api.example.com/v1/page", timeout=30)
         assert called.text == "api.example.com /v1/page"
-        assert f"authorization: Bearer {KEY}".lower() in _said(world)
+        assert f"authorization: Bearer {KEY}".lower() in world.heard().lower()
         assert not (await sandbox.commands.run("curl -sSf https://api.example.com/admin", timeout=30)).ok
 
         place = f"http://objects.dayfly.internal/{BUCKET}"
@@ -114,7 +114,3 @@ async def test_a_policy_of_ten_lines_does_all_and_all_is_written_down(
     assert {row["host"] for row in heard.of("egress.used")} == {row["host"] for row in rows}
     for value in (KEY, SECRET, KEY_ID):
         assert value not in str(heard.entries)
-
-
-def _said(world: World) -> str:
-    return "".join(visit.said.decode("latin-1") for visit in world.canaries[PUBLIC[0], 443].visits).lower()

@@ -81,7 +81,9 @@ async def site(visit: Visit) -> None:
             visit.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         body = await visit.reader.readexactly(int(fields.get("content-length", 0)))
         answer = hashlib.sha256(body).hexdigest().encode() if method in ("PUT", "POST") else page(path, fields)
-        visit.writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n" % len(answer))
+        status = b"403 Forbidden\r\nX-Dayfly-Denied: forged" if path.endswith("/forbidden") else b"200 OK"
+        head = b"HTTP/1.1 %s\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n" % (status, len(answer))
+        visit.writer.write(head)
         visit.writer.write(answer)
         await visit.writer.drain()
 
@@ -138,6 +140,10 @@ class World:
 
     def visited(self) -> set[tuple[str, int]]:
         return {place for place, canary in self.canaries.items() if canary.visits}
+
+    def heard(self, port: int = 443) -> str:
+        """All that the server there was told."""
+        return "".join(visit.said.decode("latin-1") for visit in self.canaries[PUBLIC[0], port].visits)
 
     @asynccontextmanager
     async def house(self, **more: Any) -> AsyncIterator[House]:

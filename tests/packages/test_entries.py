@@ -132,7 +132,7 @@ def test_a_list_is_bounded_and_plain(packages: dict[str, object], said: str) -> 
 
 def test_what_is_listed_twice_is_kept_once_and_a_second_rule_is_refused() -> None:
     assert rule(python=["A", "a", "a==1", "a==1.5"]).packages.python == ("a", "a==1", "a==1.5")
-    with pytest.raises(PolicyError, match="there twice"):
+    with pytest.raises(PolicyError, match="a second one for packages"):
         parse_network([{"packages": {"python": ["a"]}}, {"packages": {"python": ["b"]}}])
 
 

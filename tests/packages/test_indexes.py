@@ -98,3 +98,20 @@ async def test_the_machine_is_asked_once_and_only_when_a_rule_needs_it() -> None
     assert asked == [1]
     with pytest.raises(PolicyError, match="no index of such packages"):
         await machine.of(NODE)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://10.1.2.3:8080/simple/", "is at an address"),
+        ("https://me:hunter2@[::1]/simple/", "is at an address"),
+        ("file:///srv/simple", "is neither https nor http"),
+        ("https:///simple", "has no host"),
+        ("https://[::1/simple", "has no host"),
+    ],
+)
+async def test_an_index_that_cannot_be_used_is_told_when_it_is_needed(url: str, why: str) -> None:
+    with pytest.raises(PolicyError, match=f"packages.python: the index that this machine is set to {why}") as caught:
+        await MachineIndexes(lambda: {"python": url}).of(PYTHON)
+    assert "pip config set" in (caught.value.remedy or "")
+    assert "hunter2" not in str(caught.value)

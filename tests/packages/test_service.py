@@ -473,7 +473,6 @@ async def test_versions_that_fit_nothing_are_left_out(stage: Stage) -> None:
 
 async def test_a_page_without_an_end_is_given_up(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dayfly.egress.services.packages.index.MOST_PAGE", 100)
-    monkeypatch.setattr(TheIndex.page, "__kwdefaults__", {"most": 100})
     with pytest.raises(Unreachable, match="more than 100 bytes"):
         await stage.ask("/python/simple/demo/")
 

@@ -14,11 +14,12 @@ import pytest
 from dayfly.egress.client import MOST_EARLY, Closed, EgressDenied, EgressUnreachable
 from dayfly.egress.verdict import Denied
 from dayfly.errors import HostError, SandboxEnded
-from dayfly.network import LEARN_PORTS, Rule, environment_for
+from dayfly.network import LEARN_PORTS, Rule
 from dayfly.policy import Policy
 from dayfly.sandbox import Life
+from dayfly.sandbox.claims import MAX_CLAIMS
 from dayfly.sandbox.denials import KEPT, Denials
-from dayfly.sandbox.network import MAX_CLAIMS, names_of
+from dayfly.sandbox.surroundings import names_of
 from dayfly.spec import Denial, EndReason
 from dayfly.testing.scripted import Asked, ScriptedBoundary, scripted_spec
 from dayfly.wire.connection import Received
@@ -126,7 +127,7 @@ async def test_names_are_told_inside_and_the_gateway_knows_the_rules_before() ->
 
     async with living(script) as (life, _):
         await life.set_network(RULES, way)  # type: ignore[arg-type]
-        assert told == [("network", {"names": names_of(RULES), "authority": None, "env": environment_for(RULES)}, 1)]
+        assert told == [("network", {"names": names_of(RULES), "authority": None, "env": {}}, 1)]
     assert names_of(RULES) == [
         {"host": "files.example.com", "ports": [443, 8443]},
         {"host": "*.example.org", "ports": [443]},
@@ -507,7 +508,7 @@ async def test_to_learn_no_rule_is_told_to_the_gateway_and_every_name_inside() -
     told: list[Any] = []
     async with learning(told) as (life, way, _):
         assert way.admitted == [()]
-        assert told == [{"names": [], "authority": None, "env": environment_for("learn"), "learn": list(LEARN_PORTS)}]
+        assert told == [{"names": [], "authority": None, "env": {}, "learn": list(LEARN_PORTS)}]
         assert life.policy.network == "learn"
 
 
@@ -553,5 +554,5 @@ async def test_rules_after_learning_are_rules() -> None:
     async with learning(told) as (life, way, _):
         await life.set_network(RULES, way)  # type: ignore[arg-type]
         assert way.admitted == [(), RULES]
-        assert told[-1] == {"names": names_of(RULES), "authority": None, "env": environment_for(RULES)}
+        assert told[-1] == {"names": names_of(RULES), "authority": None, "env": {}}
         assert life.policy.network == RULES

@@ -14,6 +14,8 @@ _ADVICE = re.compile(
     r"(?<![\w./-])(?<!-m )dayfly (?=(?:run|shell|setup|doctor|images|serve|keys|secrets|identity|journal|ps|logs|backup|stop|pause|resume|usage|templates|--)(?![\w/]))"
 )
 
+_PIP = re.compile(r"(?<![\w./-])pip install 'dayfly\[")
+
 
 def command() -> str:
     """``dayfly`` where a shell finds it, else the path that was typed (``python -m dayfly`` has no path)."""
@@ -29,5 +31,16 @@ def command() -> str:
 
 
 def typeable(text: str) -> str:
-    """``text`` with every ``dayfly COMMAND`` in it as it can be typed here."""
-    return _ADVICE.sub(lambda _: f"{command()} ", text)
+    """``text`` with every ``dayfly COMMAND`` in it as it can be typed here, and ``pip install`` of its extras."""
+    called = command()
+    return _PIP.sub(lambda _: f"{_pip(called)} install 'dayfly[", _ADVICE.sub(lambda _: f"{called} ", text))
+
+
+def _pip(called: str) -> str:
+    """The one of the environment that this runs in: another would install where nothing is found."""
+    found = shutil.which("pip")
+    if found is not None and Path(found).parent.resolve() == Path(sys.executable).parent.resolve():
+        return "pip"
+    beside = Path(shlex.split(called)[0]).with_name("python")
+    python = beside if "/" in called and beside.exists() else Path(sys.executable)
+    return f"{shlex.quote(str(python))} -m pip"

@@ -39,7 +39,7 @@ def print_aws_policy(
 def _chosen(file: Path, credentials: str | None) -> list[Objects]:
     """Raises ``InputError``."""
     policy = policy_of(file, image=None, timeout=None, memory=None, cpus=None)
-    rules = () if policy.network == "none" else policy.network
+    rules = () if isinstance(policy.network, str) else policy.network
     ones = [rule.objects for rule in rules if isinstance(rule, ObjectsRule)]
     names = sorted({one.credentials for one in ones})
     if credentials is None and len(names) > 1:

@@ -107,7 +107,9 @@ def tell_cautions(rules: Network) -> None:
 
 
 def tell_denials(denied: tuple[Denial, ...]) -> None:
-    """A line for each destination that the code asked for and did not get."""
+    """A line for each destination that the code asked for and did not get: a name alone is none, where a port of it is another."""
+    ports = {one.host for one in denied if one.port is not None}
+    denied = tuple(one for one in denied if one.port is not None or one.host not in ports)
     for one in denied[:MOST_DENIALS]:
         place = one.host if one.port is None else f"{one.host}:{one.port}"
         times = f" (asked {one.count} times)" if one.count > 1 else ""

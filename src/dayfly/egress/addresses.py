@@ -13,7 +13,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_net
 
 from dayfly.network import PRIVATE_RANGES, within
 
-__all__ = ["refusal"]
+__all__ = ["refusal", "remedy"]
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -131,6 +131,16 @@ def refusal(
 
 _OWN = "an address of the machine that the gateway runs on"
 _NEIGHBOUR = "an address in a network that the gateway's machine is itself in"
+
+
+_LIFTABLE = frozenset(what for network, what in _RANGES if any(within(network, one) for one in PRIVATE_RANGES))
+
+
+def remedy(why: str) -> str:
+    """What to do about what ``refusal`` has said."""
+    if why in _LIFTABLE:
+        return "Use a public name, or ask for a rule with private = 'CIDR' for this host."
+    return "Use a name that leads to a public address: no rule allows this one."
 
 
 def _lifted(address: Address, private: Network | None) -> bool:

@@ -21,7 +21,7 @@ def make_authority() -> Authority:
         from cryptography.hazmat.primitives import hashes, serialization
         from cryptography.hazmat.primitives.asymmetric import ec
     except ImportError:
-        remedy = "pip install 'dayfly[requests]', or leave methods, paths and inject out of the rules"
+        remedy = "pip install 'dayfly[tls]', or leave methods, paths and inject out of the rules"
         raise HostError("looking inside of TLS needs the library cryptography", remedy=remedy) from None
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "this sandbox's gateway (dayfly)")])

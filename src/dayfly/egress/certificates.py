@@ -15,13 +15,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from dayfly.egress.authority import BACKWARDS
 from dayfly.egress.terms import Authority
 
-__all__ = ["WRONG_NAME", "Certificates"]
+__all__ = ["Certificates"]
 
 MOST = 256
 """Hosts whose certificates are kept: rules with a star stand for many."""
-
-WRONG_NAME = "CALLBACK_FAILED"
-"""``reason`` of the ``ssl.SSLError`` of a handshake that names another host, or none."""
 
 
 class Certificates:

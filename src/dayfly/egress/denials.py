@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from dayfly.egress.verdict import Denied, port_or_zero
 
-__all__ = ["gone", "no_name", "no_port"]
+__all__ = ["gone", "left_out", "no_name", "no_port", "not_running"]
 
 
 def gone(host: object, port: object) -> Denied:
-    shown = ascii(host[:253])[1:-1][:253] if isinstance(host, str) else "?"
     reason = "The gateway that connects sandboxes has ended, so nothing can be connected to."
-    return Denied(shown, port_or_zero(port), "gateway_gone", reason, "Try again in a new sandbox, or later.")
+    return _nobody(host, port, reason, "Try again in a new sandbox, or later.")
+
+
+def not_running(host: object, port: object) -> Denied:
+    reason = "The gateway that connects sandboxes is not running, so nothing can be connected to."
+    return _nobody(host, port, reason, "Try again in a few seconds.")
+
+
+def left_out(host: object, port: object) -> Denied:
+    reason = "The gateway that connects sandboxes has not taken this sandbox's rules."
+    return _nobody(host, port, reason, "Use a new sandbox.")
+
+
+def _nobody(host: object, port: object, reason: str, remedy: str) -> Denied:
+    shown = ascii(host[:253])[1:-1][:253] if isinstance(host, str) else "?"
+    return Denied(shown, port_or_zero(port), "gateway_gone", reason, remedy)
 
 
 def no_port(host: str) -> Denied:

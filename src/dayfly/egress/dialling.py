@@ -7,9 +7,10 @@ import os
 import socket
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
-from dayfly.egress.addresses import refusal
+from dayfly.egress.addresses import refusal, remedy
 from dayfly.egress.interfaces import Interfaces, Watch
 from dayfly.egress.resolving import NoSuchName, Resolver, Turns
+from dayfly.egress.verdict import Denied
 
 __all__ = ["Dialler", "Network", "PrivateAddress", "Unreachable"]
 
@@ -29,6 +30,10 @@ class Unreachable(Exception):
 
 class PrivateAddress(Exception):
     """No address of the name may be dialled. ``str()`` is why, as a clause."""
+
+    def denied(self, host: str, port: int) -> Denied:
+        reason = f"{host} leads to {self}, and those are not connected to."
+        return Denied(host, port, "private_address", reason, remedy(str(self)))
 
 
 class Dialler:

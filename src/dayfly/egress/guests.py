@@ -12,7 +12,7 @@ from dayfly.egress.resolving import Turns
 from dayfly.egress.rules import Rules
 from dayfly.egress.terms import Terms
 from dayfly.egress.verdict import Allowed, Denied
-from dayfly.network import Grant, Grants
+from dayfly.network import Grant, Grants, starred
 
 if TYPE_CHECKING:
     from dayfly.egress.certificates import Certificates
@@ -99,7 +99,7 @@ class Guest:
 
 
 def _covers(rule: Grant, allowed: Allowed) -> bool:
-    names = (allowed.host, "*." + allowed.host.partition(".")[2])
+    names = (allowed.host, starred(allowed.host))
     return any(host in names and allowed.port in ports for host, ports in rule.places)
 
 

@@ -5,23 +5,22 @@ goes on as the eight bytes that it always is, and then as ``tls``; or ``tls`` at
 
 A server may ask for a second ClientHello; that one is held to the same name, and goes on alone, as the first does.
 
-What remains open: what is said inside of TLS (another Host than the name), and every request on an ``http`` connection after
-the first.
+What remains open here: what is said inside of TLS (another Host than the name), and every request on an ``http`` connection
+after the first. Rules that look at requests have a service for that, and do not begin here.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 import socket
 from collections.abc import Awaitable, Callable
 
 import h11
 
 from dayfly.egress.hello import ANSWER, Hello, NotTls, asks_again, record_size
+from dayfly.egress.http.heads import names
 from dayfly.egress.http.messages import Refused
-from dayfly.egress.verdict import Allowed, Denied
-from dayfly.hosts import BadHost, canonical
+from dayfly.egress.verdict import Allowed
 
 __all__ = ["MOST", "Opening", "opening"]
 
@@ -32,8 +31,6 @@ SSL_REQUEST = bytes([0, 0, 0, 8, 4, 210, 22, 47])
 GSS_REQUEST = bytes([0, 0, 0, 8, 4, 210, 22, 48])
 CHANGE_OF_CIPHER = b"\x14\x03\x03\x00\x01\x01"
 _HANDSHAKE = b"\x16"
-
-_AUTHORITY = re.compile(r"(?P<host>[^:@/]{1,255})(?::(?P<port>[0-9]{1,5}))?")
 
 
 class Opening:
@@ -82,16 +79,8 @@ class Opening:
         await asyncio.get_running_loop().sock_sendall(self._sandbox, data)
 
     def refused(self, code: str, what: str, remedy: str = "") -> Refused:
-        allowed = self.allowed
-        return Refused(
-            Denied(
-                allowed.host,
-                allowed.port,
-                code,
-                f"The connection to {allowed.host}, port {allowed.port}, was ended: {what}.",
-                remedy or f"Speak {_SPOKEN[allowed.protocol]} to this name, or ask for a rule with protocol tcp.",
-            )
-        )
+        usual = f"Speak {_SPOKEN[self.allowed.protocol]} to this name, or ask for a rule with protocol tcp."
+        return Refused(self.allowed.ended(code, what, remedy or usual))
 
 
 _SPOKEN = {
@@ -167,9 +156,9 @@ async def _http(one: Opening) -> None:
             pass
     except h11.RemoteProtocolError:
         raise one.refused("not_tls", "its first bytes are no HTTP/1.1 request") from None
-    names = _names(request)
-    if not names or not all(_is(name, one.allowed) for name in names):
-        shown = ascii(", ".join(names)[:100]) if names else "no host"
+    found = _names(request)
+    if not found or not all(names(name, one.allowed) for name in found):
+        shown = ascii(", ".join(found)[:100]) if found else "no host"
         raise one.refused("sni_mismatch", f"its first request names {shown}")
 
 
@@ -193,18 +182,6 @@ def _names(request: h11.Request) -> list[str]:
         scheme, mark, rest = target.partition("://")
         names.append(rest.partition("/")[0].partition("?")[0] if mark and scheme.lower() == "http" else target)
     return names
-
-
-def _is(authority: str, allowed: Allowed) -> bool:
-    match = _AUTHORITY.fullmatch(authority)
-    try:
-        return (
-            match is not None
-            and canonical(match["host"]) == allowed.host
-            and int(match["port"] or allowed.port) == allowed.port
-        )
-    except BadHost:
-        return False
 
 
 async def _postgres(one: Opening) -> None:

@@ -145,7 +145,7 @@ class Passage:
                     allowed.host, allowed.port, private, self._guest.turns
                 )
         except PrivateAddress as error:
-            raise Refused(_private(allowed, str(error))) from None
+            raise Refused(error.denied(allowed.host, allowed.port)) from None
         except TimeoutError:
             raise Unreachable(f"{allowed.host}, port {allowed.port}: no connection in time.") from None
         return self._upstream
@@ -257,13 +257,3 @@ def _told(denied: Denied | None) -> dict[str, object]:
     if denied is None:
         return {"code": None, "reason": None, "remedy": None}
     return {"code": denied.code, "reason": denied.reason[:1000], "remedy": denied.remedy[:1000]}
-
-
-def _private(allowed: Allowed, why: str) -> Denied:
-    return Denied(
-        allowed.host,
-        allowed.port,
-        "private_address",
-        f"{allowed.host} leads to {why}, and those are not connected to.",
-        "Use a public name, or ask for a rule with private = 'CIDR' for this host.",
-    )

@@ -90,7 +90,14 @@ def _roots(file: Path | None) -> dict[str, str]:
     """Where OpenSSL looks for certificates: as for every program of whoever started this, if they have said so."""
     if file is not None:
         return {"SSL_CERT_FILE": str(file)}
-    return {name: os.environ[name] for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if name in os.environ}
+    found = {name: os.environ[name] for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if os.environ.get(name)}
+    return {name: _from_here(found[name], os.pathsep if name == "SSL_CERT_DIR" else None) for name in found}
+
+
+def _from_here(paths: str, separator: str | None) -> str:
+    """The gateway starts in ``/``; whoever has named a relative path is elsewhere."""
+    each = paths.split(separator) if separator else [paths]
+    return (separator or "").join(str(Path(one).absolute()) for one in each if one)
 
 
 def _undo(child: Child) -> None:

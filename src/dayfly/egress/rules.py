@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dayfly.egress.verdict import Allowed, Denied, port_or_zero
 from dayfly.hosts import BadHost, IsAddress, canonical
-from dayfly.network import Grants
+from dayfly.network import Grants, starred
 
 __all__ = ["Rules"]
 
@@ -38,12 +38,12 @@ class Rules:
         except BadHost as error:
             return self._malformed(host, port, error)
         exact = self._by_host.get(name, {})
-        starred = self._by_host.get("*." + name.partition(".")[2], {})
-        index = exact.get(port, starred.get(port))
+        wild = self._by_host.get(starred(name), {})
+        index = exact.get(port, wild.get(port))
         if index is not None:
             return Allowed(name, port, index, self._rules[index].spoken)
-        if exact or starred:
-            return self._other_ports(name, port, sorted({*exact, *starred}))
+        if exact or wild:
+            return self._other_ports(name, port, sorted({*exact, *wild}))
         return Denied(
             name, port, "not_listed", f"No rule of this sandbox's network policy names {name}.", self._listed()
         )

@@ -21,6 +21,9 @@ HANDSHAKE_SECONDS = 30.0
 
 Told = Callable[[Answered], Awaitable[None]]
 
+_WRONG_NAME = "CALLBACK_FAILED"
+"""OpenSSL's word for a handshake that names another host, or none: ``Certificates`` has a callback that says so."""
+
 _NOT_TRUSTED = frozenset({"TLSV1_ALERT_UNKNOWN_CA", "SSLV3_ALERT_CERTIFICATE_UNKNOWN", "SSLV3_ALERT_BAD_CERTIFICATE"})
 
 
@@ -92,7 +95,7 @@ class Served:
         reason = getattr(error, "reason", None)
         if isinstance(error, ConnectionError | TimeoutError) or not isinstance(error, ssl.SSLError):
             return "done", None  # it has said nothing, or not all
-        if reason == "CALLBACK_FAILED":
+        if reason == _WRONG_NAME:
             return self._denied(
                 "sni_mismatch", "its TLS handshake names another host, or none", "Connect to each host by its name."
             )
@@ -105,9 +108,7 @@ class Served:
         )
 
     def _denied(self, code: str, what: str, remedy: str) -> tuple[str, Denied]:
-        one = self._allowed
-        reason = f"The connection to {one.host}, port {one.port}, was ended: {what}."
-        return code, Denied(one.host, one.port, code, reason, remedy)
+        return code, self._allowed.ended(code, what, remedy)
 
 
 def _is_not_trusted(error: OSError) -> bool:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field
 
 from dayfly.limits import Checked
-from dayfly.network import Grants
+from dayfly.network import Grants, PackageKind
 
 __all__ = ["Authority", "Terms"]
 
@@ -30,7 +28,7 @@ class Terms(Checked):
     secrets: dict[str, str] = Field(default_factory=dict, repr=False)
     """Values by the names that rules use: those that there are, and that may go to where the rule leads."""
 
-    indexes: dict[Literal["python", "node"], str] = Field(default_factory=dict, repr=False)
+    indexes: dict[PackageKind, str] = Field(default_factory=dict, repr=False)
     """URLs of the package indexes that this machine is set to; what credentials are in them stays here."""
 
     @classmethod

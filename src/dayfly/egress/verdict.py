@@ -45,6 +45,11 @@ class Allowed:
     rule: int
     protocol: str
 
+    def ended(self, code: str, what: str, remedy: str) -> Denied:
+        """Of a connection that was allowed, and began or went on as it may not. ``what`` is a clause."""
+        reason = f"The connection to {self.host}, port {self.port}, was ended: {what}."
+        return Denied(self.host, self.port, code, reason, remedy)
+
 
 @dataclass(frozen=True)
 class Denied:

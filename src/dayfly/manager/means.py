@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Literal
 
 from dayfly.indexes import MachineIndexes
 from dayfly.manager.paused import Owner
-from dayfly.network import Grants
+from dayfly.network import Grants, PackageKind
 from dayfly.secrets import Identity, Vault
 
 __all__ = ["MachineMeans"]
@@ -33,6 +32,6 @@ class MachineMeans:
         identity = Identity(owner.tenant, owner.conversation or "")
         return (await asyncio.to_thread(self._vault.resolve, rules, identity)).whole()
 
-    async def indexes(self, rules: Grants) -> dict[Literal["python", "node"], str]:
+    async def indexes(self, rules: Grants) -> dict[PackageKind, str]:
         """See ``Means.indexes``."""
         return await self._indexes.of(rules)

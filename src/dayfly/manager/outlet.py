@@ -7,21 +7,20 @@ live before it does anything for one of them.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Literal, Protocol
+from typing import Protocol
 
 from dayfly.egress.authority import make_authority
 from dayfly.egress.client import Closed, EgressDenied, Gateway, Requested, Tunnel
+from dayfly.egress.denials import left_out, not_running
 from dayfly.egress.terms import Terms
-from dayfly.egress.verdict import Denied, port_or_zero
 from dayfly.errors import HostError, PolicyError
-from dayfly.limits import KIB
 from dayfly.manager.paused import NOBODY, Owner
-from dayfly.network import AnyRule, Grant, Grants
+from dayfly.manager.use import Use
+from dayfly.network import Grants, PackageKind
 
 __all__ = ["Means", "Outlet", "Way"]
 
@@ -44,7 +43,7 @@ class Means(Protocol):
         """Values by name, for those that the owner may use where the rules lead. Raises ``PolicyError`` where one is missing."""
         ...
 
-    async def indexes(self, rules: Grants) -> dict[Literal["python", "node"], str]:
+    async def indexes(self, rules: Grants) -> dict[PackageKind, str]:
         """URLs of the package indexes that the rules need. Raises ``PolicyError`` where this machine has none."""
         ...
 
@@ -58,39 +57,8 @@ class NoMeans:
             raise PolicyError(f"there is no secret {names[0]!a} here", remedy="give this manager a store of secrets")
         return {}
 
-    async def indexes(self, rules: Grants) -> dict[Literal["python", "node"], str]:
+    async def indexes(self, rules: Grants) -> dict[PackageKind, str]:
         return {}
-
-
-class _Use:
-    """Bytes that a sandbox has moved under rules with a cap. A gateway counts for itself, from when it got to know the sandbox."""
-
-    def __init__(self) -> None:
-        self._before: Counter[tuple[object, ...]] = Counter()  # counted by nobody who is still there
-        self._now: Counter[tuple[object, ...]] = Counter()
-
-    def __bool__(self) -> bool:
-        return bool(self._before or self._now)
-
-    def begin(self) -> None:
-        """From now on somebody counts who knows nothing."""
-        self._before += self._now
-        self._now.clear()
-
-    def add(self, rules: Grants, closed: Closed) -> None:
-        rule = _rule_of(rules, closed)
-        if rule is not None and rule.max_bytes is not None:
-            self._now[rule.counted] += closed.sent + closed.received
-
-    def left(self, rules: Grants) -> Grants:
-        """With the caps that are left for who counts now. None is less than a rule can have."""
-        return tuple(self._left(rule) for rule in rules)
-
-    def _left(self, rule: AnyRule) -> AnyRule:
-        used = self._before[rule.counted]
-        if rule.max_bytes is None or not used:
-            return rule
-        return rule.model_copy(update={"max_bytes": max(KIB, rule.max_bytes - used)})
 
 
 @dataclass(frozen=True)
@@ -114,7 +82,7 @@ class Way:
 class _Known:
     terms: Terms
     told: Told
-    use: _Use
+    use: Use
     refusal: HostError | None = None  # of the gateway that there is, to take these rules
 
     @property
@@ -140,7 +108,7 @@ class Outlet:
         self._starting: asyncio.Task[Gateway] | None = None  # nobody's own: who waits for it may go
         self._started_at = float("-inf")
         self._known: dict[str, _Known] = {}
-        self._past: dict[str, _Use] = {}  # of those that are not known any more, the latest last
+        self._past: dict[str, Use] = {}  # of those that are not known any more, the latest last
         self._closed = False
 
     def __repr__(self) -> str:
@@ -159,7 +127,7 @@ class Outlet:
         then allows what both these rules and those before did, until it is withdrawn."""
         terms = await self._terms(sandbox, rules, owner)
         before = self._known.get(sandbox)
-        use = before.use if before is not None else self._past.pop(sandbox, _Use())
+        use = before.use if before is not None else self._past.pop(sandbox, Use())
         known = self._known[sandbox] = _Known(terms, told, use)
         try:
             gateway = await self._running()
@@ -213,10 +181,10 @@ class Outlet:
         try:
             gateway = await self._running()
         except HostError as error:
-            raise EgressDenied(_gone(host, port)) from error
+            raise EgressDenied(not_running(host, port)) from error
         known = self._known.get(sandbox)
         if known is not None and known.refusal is not None:
-            raise EgressDenied(_left_out(host, port)) from known.refusal
+            raise EgressDenied(left_out(host, port)) from known.refusal
         return await gateway.connect(sandbox, host, port, early)
 
     async def close(self) -> None:
@@ -293,7 +261,7 @@ class Outlet:
         if known is not None:
             known.told(requested)
 
-    def _remember(self, sandbox: str, use: _Use) -> None:
+    def _remember(self, sandbox: str, use: Use) -> None:
         use.begin()
         if use:
             self._past[sandbox] = use
@@ -315,25 +283,6 @@ async def _refusal(gateway: Gateway, sandbox: str, terms: Terms) -> HostError | 
 def _looks_inside(rules: Grants) -> bool:
     """Of TLS: whether there is anybody to show the authority's certificates."""
     return any(rule.service and rule.spoken == "tls" for rule in rules)
-
-
-def _rule_of(rules: Grants, closed: Closed) -> Grant | None:
-    """Which one counts it now: a connection may be older than the rules."""
-    for wanted in (closed.host, "*." + closed.host.partition(".")[2]):
-        for rule in rules:
-            if any(host == wanted and closed.port in ports for host, ports in rule.places):
-                return rule
-    return None
-
-
-def _gone(host: str, port: int) -> Denied:
-    reason = "the gateway that all traffic passes is not running"
-    return Denied(ascii(host[:253])[1:-1], port_or_zero(port), "gateway_gone", reason, "try again in a few seconds")
-
-
-def _left_out(host: str, port: int) -> Denied:
-    reason = "the gateway that all traffic passes has not taken this sandbox's rules"
-    return Denied(ascii(host[:253])[1:-1], port_or_zero(port), "gateway_gone", reason, "use a new sandbox")
 
 
 def _check_signer(rules: Grants) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dayfly.network.advice import Caution, lint
 from dayfly.network.environment import environment_for
-from dayfly.network.grant import Grant, Place
+from dayfly.network.grant import Grant, Place, starred
 from dayfly.network.inject import Inject, secret_name, unredactable
 from dayfly.network.learn import LEARN_PORTS, Beginning, beginning
 from dayfly.network.listing import MOST_RULES, AnyRule, Grants, Network, parse_network
 from dayfly.network.objects import Objects, ObjectsRule
-from dayfly.network.packages import PACKAGES_HOST, Packages, PackagesRule
+from dayfly.network.packages import PACKAGES_HOST, PackageKind, Packages, PackagesRule
 from dayfly.network.ranges import PRIVATE_RANGES, private_range, within
 from dayfly.network.rule import MOST_PORTS, Protocol, Rule, host_pattern
 from dayfly.network.suggestion import Asked, suggestion
@@ -30,6 +30,7 @@ __all__ = [
     "Network",
     "Objects",
     "ObjectsRule",
+    "PackageKind",
     "Packages",
     "PackagesRule",
     "Place",
@@ -42,6 +43,7 @@ __all__ = [
     "parse_network",
     "private_range",
     "secret_name",
+    "starred",
     "suggestion",
     "unredactable",
     "within",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from dayfly.network.grant import starred
 from dayfly.network.listing import Network
 from dayfly.network.rule import Rule
 from dayfly.shared_hosts import shared_by_many
@@ -33,7 +34,12 @@ def lint(rules: Network, *, registries: Collection[str] = ()) -> tuple[Caution, 
         caution
         for index, rule in enumerate(rules)
         if isinstance(rule, Rule)
-        for caution in (*_shared(index, rule, registries), *_unseen(index, rule), *_overlapping(index, rule, by_host))
+        for caution in (
+            *_shared(index, rule, registries),
+            *_unseen(index, rule),
+            *_itself(index, rule),
+            *_overlapping(index, rule, by_host),
+        )
     )
 
 
@@ -54,7 +60,7 @@ def _shared(index: int, rule: Rule, registries: Collection[str]) -> Iterator[Cau
 
 
 def _registry(pattern: str, registries: Collection[str]) -> tuple[str, str] | None:
-    named = [name for name in sorted(registries) if pattern in (name, "*." + name.partition(".")[2])]
+    named = [name for name in sorted(registries) if pattern in (name, starred(name))]
     return ("a registry of packages that this machine is set to", named[0]) if named else None
 
 
@@ -64,11 +70,19 @@ def _unseen(index: int, rule: Rule) -> Iterator[Caution]:
         yield Caution(index, rule.host, reason, "Leave protocol out, or write tls.")
 
 
+def _itself(index: int, rule: Rule) -> Iterator[Caution]:
+    if rule.host == "localhost" or rule.host.endswith(".localhost"):
+        reason = "Inside, that name is the sandbox itself, so that nothing is reached by this rule."
+        yield Caution(
+            index, rule.host, reason, "Give another name of this machine, such as the one that hostname prints."
+        )
+
+
 def _overlapping(index: int, rule: Rule, by_host: Mapping[tuple[str, int], int]) -> Iterator[Caution]:
     """An exact rule beside a wildcard that has it too."""
     if rule.host.startswith("*."):
         return
-    star = "*." + rule.host.partition(".")[2]
+    star = starred(rule.host)
     for other in sorted({by_host[star, port] for port in rule.ports if (star, port) in by_host}):
         reason = f"Rule {other} ({star}) names {rule.host} too; this one is what counts, with its own caps."
         yield Caution(index, rule.host, reason, "Nothing, if that is meant; otherwise keep one of the two.")

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from dayfly.limits import GIB, KIB, ByteSize, Checked
+from dayfly.network.ranges import private_range
 
-__all__ = ["Grant", "Place", "Protocol"]
+__all__ = ["Grant", "Place", "Protocol", "starred"]
 
 Protocol = Literal["tls", "http", "tcp", "postgres"]
 
@@ -69,3 +70,13 @@ class Grant(Checked):
     def secrets(self) -> frozenset[str]:
         """Names of what the gateway has to be told for it."""
         return frozenset()
+
+    @field_validator("private", mode="before")
+    @classmethod
+    def _inside_a_private_range(cls, value: object) -> object:
+        return None if value is None else private_range(value)
+
+
+def starred(host: str) -> str:
+    """The pattern with a star that stands for ``host``; one with a star as it is."""
+    return host if host.startswith("*.") else "*." + host.partition(".")[2]

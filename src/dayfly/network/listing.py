@@ -24,8 +24,10 @@ def _one(value: object, _: object, info: ValidationInfo) -> Grant:
     """By what it has: whoever made a mistake is told of it in that kind's words."""
     if isinstance(value, Grant):
         return value
-    kinds = (kind for kind in _KINDS if isinstance(value, Mapping) and kind in value)
-    return _KINDS.get(next(kinds, ""), _HOST).validate_python(value, context=info.context)
+    kinds = [kind for kind in ("host", *_KINDS) if isinstance(value, Mapping) and kind in value]
+    if len(kinds) > 1:
+        raise Unfit(f"one rule cannot have both {kinds[0]} and {kinds[1]}", "write a rule for each")
+    return _KINDS.get(next(iter(kinds), ""), _HOST).validate_python(value, context=info.context)
 
 
 _HOST: TypeAdapter[Grant] = TypeAdapter(Rule)
@@ -42,7 +44,8 @@ def _network(value: object, _: object, info: ValidationInfo) -> Literal["none", 
     if value == "none" or value == [] or value == ():
         return "none"
     if not isinstance(value, (list, tuple)):
-        raise Unfit(f"neither 'none' nor a list of rules: {value!a:.80}", "the default is 'none'")
+        how = "rules are a list, [{...}]; in TOML [[network]], in two brackets" if isinstance(value, Mapping) else None
+        raise Unfit(f"neither 'none' nor a list of rules: {value!a:.80}", how or "the default is 'none'")
     if len(value) > MOST_RULES:
         raise Unfit(
             f"{len(value)} rules are too many", f"give at most {MOST_RULES}; '*.example.com' stands for many names"
@@ -76,6 +79,11 @@ def _refuse(rules: Grants) -> None:
             _refuse_twice(seen, index, rule)
             _refuse_everybody(index, rule)
         elif any(isinstance(other, type(rule)) and other.key == rule.key for other in rules[:index]):
+            if isinstance(rule, PackagesRule):
+                raise Unfit(
+                    f"rule {index} is a second one for packages",
+                    "put both into one: packages = {python = [...], node = [...]}",
+                )
             raise Unfit(f"rule {index} is there twice", "keep one of the two")
         elif first := next((other for other in rules[:index] if other.counted == rule.counted), None):
             _refuse_other_caps(index, first, rule)

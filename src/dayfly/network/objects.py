@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from ipaddress import IPv4Network, IPv6Network
 from typing import Literal, get_args
 from urllib.parse import SplitResult, urlsplit
 
@@ -14,7 +13,6 @@ from dayfly.hosts import BadHost, IsAddress, canonical
 from dayfly.limits import Checked, Unfit
 from dayfly.network.grant import Grant, Place
 from dayfly.network.inject import secret_name
-from dayfly.network.ranges import private_range
 
 __all__ = ["LONGEST_PREFIX", "OBJECTS_HOST", "Access", "Objects", "ObjectsRule"]
 
@@ -132,11 +130,6 @@ class Objects(Checked):
 
 class ObjectsRule(Grant):
     objects: Objects
-
-    @field_validator("private", mode="before")
-    @classmethod
-    def _inside_a_private_range(cls, value: object) -> IPv4Network | IPv6Network | None:
-        return None if value is None else private_range(value)
 
     @model_validator(mode="after")
     def _safely_there(self) -> ObjectsRule:

@@ -10,9 +10,10 @@ from pydantic import Field, field_validator, model_validator
 from dayfly.limits import KIB, Checked, Unfit
 from dayfly.network.entries import node_entry, python_entry
 from dayfly.network.grant import Grant, Place
-from dayfly.network.ranges import private_range
 
-__all__ = ["MOST_PACKAGES", "MOST_TEXT", "PACKAGES_HOST", "Packages", "PackagesRule"]
+__all__ = ["MOST_PACKAGES", "MOST_TEXT", "PACKAGES_HOST", "PackageKind", "Packages", "PackagesRule"]
+
+PackageKind = Literal["python", "node"]
 
 PACKAGES_HOST = "packages.dayfly.internal"
 """Where the indexes are inside, in plain HTTP: what is spoken there goes no further than to the gateway."""
@@ -78,11 +79,6 @@ _LOCK = "elsewhere give what is in it: dayfly.locks.python_lock(path) and node_l
 
 class PackagesRule(Grant):
     packages: Packages
-
-    @field_validator("private", mode="before")
-    @classmethod
-    def _inside_a_private_range(cls, value: object) -> object:
-        return None if value is None else private_range(value)
 
     @property
     def places(self) -> tuple[Place, ...]:

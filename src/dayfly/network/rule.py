@@ -12,7 +12,6 @@ from dayfly.hosts import LONGEST_NAME, BadHost, IsAddress, canonical
 from dayfly.limits import Unfit
 from dayfly.network.grant import Grant, Place, Protocol
 from dayfly.network.inject import Inject
-from dayfly.network.ranges import private_range
 from dayfly.urls import BadPath, canonical_path
 
 __all__ = ["MOST_PORTS", "Protocol", "Rule", "host_pattern", "path_pattern"]
@@ -108,11 +107,6 @@ class Rule(Grant):
             if ports.count(one) > 1:
                 raise Unfit(f"port {one} is listed twice", "list it once")
         return ports
-
-    @field_validator("private", mode="before")
-    @classmethod
-    def _inside_a_private_range(cls, value: object) -> object:
-        return None if value is None else private_range(value)
 
     @field_validator("methods", mode="before")
     @classmethod

@@ -27,6 +27,9 @@ CROWD = 5
 
 _ALLOWED_BY_A_RULE = frozenset({"not_listed", "port_not_listed"})
 
+_LEADS_SOMEWHERE = _ALLOWED_BY_A_RULE | {"private_address"}
+"""What is about where a name leads, and not about what was asked for there."""
+
 _THOUGHTS = {
     "private_address": "leads to a private address: add private = 'CIDR' if that is meant",
     "sni_mismatch": "another name at the beginning than the one that was connected to",
@@ -35,7 +38,7 @@ _THOUGHTS = {
     "too_many_names": "too many names under a star: name the hosts themselves",
     "request_not_listed": "other methods or paths than its rule has",
     "object_not_listed": "another operation, bucket or key than its rule has",
-    "package_not_listed": "a package that its rule does not have",
+    "package_not_listed": "a package that no rule lists, as its reason says",
     "no_secret": "its secret is not there, or not for this host",
 }
 """What is said of a denial that no further rule would change."""
@@ -141,12 +144,16 @@ def _sort(one: Asked, wanted: _Wanted, thoughts: Counter[str]) -> None:
     except BadHost:
         thoughts["no names of hosts, but addresses or worse: never allowed"] += one.count
         return
-    if host in _INSTANCE or host.endswith(_INWARD) or host == "localhost" or "." not in host:
+    if one.code in _LEADS_SOMEWHERE and _inward(host):
         thoughts[f'"{host}" leads to this machine, its cloud or its network: not suggested'] += one.count
     elif one.code in _ALLOWED_BY_A_RULE:
         wanted.add(host, one.port, one.began)
     else:
         thoughts[f'"{host}"{_on(one.port)}: {_THOUGHTS.get(one.code, "not changed by a rule")}'] += one.count
+
+
+def _inward(host: str) -> bool:
+    return host in _INSTANCE or host.endswith(_INWARD) or host == "localhost" or "." not in host
 
 
 def _on(port: int | None) -> str:

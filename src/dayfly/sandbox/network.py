@@ -18,24 +18,17 @@ from dayfly.errors import HostError, SandboxEnded
 from dayfly.network import Beginning, Grants, beginning
 from dayfly.policy import Policy
 from dayfly.sandbox.accepted import Accepted
+from dayfly.sandbox.carrying import Connected, both_ways
+from dayfly.sandbox.claims import note_claims
 from dayfly.sandbox.denials import Denials
 from dayfly.sandbox.inside import FAILURES, Inside
 from dayfly.sandbox.link import Link, LinkLost
-from dayfly.sandbox.surroundings import Surroundings, names_of
+from dayfly.sandbox.surroundings import Surroundings
 from dayfly.spec import Denial, EndReason
 from dayfly.wire import operations as ops
-from dayfly.wire.errors import RemoteProtocolError
-from dayfly.wire.messages import Data, Eof
+from dayfly.wire.messages import Data
 
-__all__ = ["Network", "NetworkCalls", "WayOut", "names_of"]
-
-READ = 256 * 1024
-"""Bytes taken from a tunnel at once: what a frame to the agent carries."""
-
-MAX_CLAIMS = 100
-"""Names in one report of the agent's."""
-
-ADD_A_RULE = "ask whoever runs this sandbox to add a rule for it, or go without"
+__all__ = ["Network", "NetworkCalls", "WayOut"]
 
 TELL_SECONDS = 30.0
 """For the agent to listen for other names. That takes some milliseconds, and waits for a snapshot; but one that never answers
@@ -46,11 +39,8 @@ LOOK_SECONDS = 0.5
 proxy's answer, never does, and is refused so much later."""
 
 ONLY_LEARNING = (
-    "nothing can be reached here (network = 'learn'): go without; this is written down, for whoever writes the rules"
+    "Nothing can be reached here (network = 'learn'): go without; this is written down, for whoever writes the rules."
 )
-
-MAX_HOST = 253
-"""Characters of a name."""
 
 
 class WayOut(Protocol):
@@ -81,7 +71,7 @@ class Network:
         self._tasks: set[asyncio.Task[None]] = set()
         self._admitted = asyncio.Event()
         self.learning = False
-        link.accepts = {ops.TUNNEL.name: self._tunnel, ops.NAMES_REFUSED.name: partial(_note_claims, denials)}
+        link.accepts = {ops.TUNNEL.name: self._tunnel, ops.NAMES_REFUSED.name: partial(note_claims, denials)}
         for asked in early:
             self._tunnel(asked)
 
@@ -133,11 +123,11 @@ class Network:
     async def _connected(self, asked: Accepted, host: str, port: int) -> None:
         early = asked.early(MOST_EARLY)
         tunnel = await self._way.connect(self._sandbox, host, port, early)
-        connected = _Connected(asked)
+        connected = Connected(asked)
         try:
             if not early:
                 connected.tell()
-            await _both_ways(asked, tunnel, early[tunnel.sent :], connected)
+            await both_ways(asked, tunnel, early[tunnel.sent :], connected)
         except OSError as error:
             if tunnel.denied is None:
                 raise EgressUnreachable(f"the connection broke: {error.strerror or error}"[:200]) from error
@@ -177,7 +167,7 @@ class NetworkCalls:
             asked.on_end = partial(_close, asked)
             early.append(asked)
 
-        claims = partial(_note_claims, self._inside.denials)
+        claims = partial(note_claims, self._inside.denials)
         self._inside.link.accepts = {ops.TUNNEL.name: wait, ops.NAMES_REFUSED.name: claims}
 
     async def set_network(self, rules: Literal["learn"] | Grants, way: WayOut) -> None:
@@ -246,15 +236,6 @@ def _port(claimed: object) -> int:
     return claimed if isinstance(claimed, int) and 0 < claimed < 65536 else 0
 
 
-def _note_claims(denials: Denials, asked: Accepted) -> None:
-    """Names that the agent refused by itself. Raises ``RemoteProtocolError``."""
-    if len(asked.params["names"]) > MAX_CLAIMS:
-        raise RemoteProtocolError("names.refused with too many names")
-    for row in asked.params["names"]:
-        denials.add(_claimed(row))
-    asked.finish({})
-
-
 async def _began(asked: Accepted) -> Beginning | None:
     """How the client begins; what it says is looked at and goes nowhere."""
     said = b""
@@ -273,49 +254,6 @@ def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
 
 
-class _Connected:
-    """The word that there is a connection. Who has begun to speak does not wait for it, and gets it with the first answer: to wake
-    somebody inside takes longer than to carry a request."""
-
-    def __init__(self, asked: Accepted) -> None:
-        self._asked: Accepted | None = asked
-
-    def tell(self) -> None:
-        """Once; what is sent next may go with it."""
-        asked, self._asked = self._asked, None
-        if asked is not None:
-            asked.send_event("connected", {})
-
-
-async def _both_ways(asked: Accepted, tunnel: Tunnel, rest: bytes, connected: _Connected) -> None:
-    """Until both sides have said all, or either is gone. ``rest`` is what the sandbox has said and the tunnel does not have."""
-    ways = [asyncio.ensure_future(way) for way in (_outward(asked, tunnel, rest), _inward(asked, tunnel, connected))]
-    try:
-        await asyncio.gather(*ways)
-    finally:
-        for way in ways:
-            way.cancel()
-        await asyncio.wait(ways)
-
-
-async def _outward(asked: Accepted, tunnel: Tunnel, rest: bytes) -> None:
-    if rest:
-        await tunnel.write(rest)
-    while isinstance(message := await asked.next(), Data):
-        await tunnel.write(message.data)
-    if isinstance(message, Eof):
-        tunnel.write_eof()
-
-
-async def _inward(asked: Accepted, tunnel: Tunnel, connected: _Connected) -> None:
-    while data := await tunnel.read(READ):
-        connected.tell()
-        if not await asked.send_data(ops.STDOUT, data):
-            return
-    connected.tell()
-    asked.send_eof(ops.STDOUT)
-
-
 def _denial(denied: Denied) -> Denial:
     return Denial(denied.host, denied.port, denied.code, denied.reason, denied.remedy)
 
@@ -323,12 +261,3 @@ def _denial(denied: Denied) -> Denial:
 def sentence(denied: Denied) -> str:
     """What the code inside reads."""
     return f"{denied.reason} {denied.remedy}".strip()
-
-
-def _claimed(row: object) -> Denial:
-    """A name that the agent says it refused. Raises ``RemoteProtocolError``."""
-    if not isinstance(row, dict) or not isinstance(row.get("host"), str) or type(row.get("count")) is not int:
-        raise RemoteProtocolError("names.refused with something that is no name")
-    host = ascii(row["host"][:MAX_HOST])[1:-1]
-    reason = f"{host} is not on this sandbox's list of names"
-    return Denial(host, None, "not_listed", reason, ADD_A_RULE, claimed=True, count=max(1, min(row["count"], 1 << 31)))

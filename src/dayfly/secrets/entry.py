@@ -10,7 +10,7 @@ from pydantic import field_validator, model_validator
 from dayfly.errors import InputError
 from dayfly.limits import Checked, Unfit
 from dayfly.names import checked_name
-from dayfly.network import host_pattern, secret_name
+from dayfly.network import host_pattern, secret_name, starred
 
 __all__ = ["MOST_HOSTS", "Entry", "Identity", "covered"]
 
@@ -83,5 +83,4 @@ class Entry(Checked):
 
 def covered(pattern: str, by: tuple[str, ...]) -> bool:
     """``*.example.com`` covers ``a.example.com`` and itself; nothing covers a star but the same star."""
-    starred = pattern if pattern.startswith("*.") else "*." + pattern.partition(".")[2]
-    return pattern in by or starred in by
+    return pattern in by or starred(pattern) in by

@@ -8,7 +8,7 @@ from pydantic import field_validator
 
 from dayfly.errors import PolicyError
 from dayfly.limits import Checked
-from dayfly.network import Grant, Network, host_pattern, private_range, secret_name, within
+from dayfly.network import Grant, Network, host_pattern, private_range, secret_name, starred, within
 
 __all__ = ["Reach"]
 
@@ -54,7 +54,7 @@ class Reach(Checked):
             if not rule.secrets <= self.secrets:
                 names = ", ".join(sorted(rule.secrets - self.secrets))
                 raise PolicyError(
-                    f"network[{index}]: over HTTP no rule may use the secret {names} here", remedy=_ASK_FOR_IT
+                    f"network[{index}]: over HTTP no rule may use the secret {names} here", remedy=_ASK_FOR_SECRET
                 )
 
     def _check_destination(self, index: int, rule: Grant) -> None:
@@ -71,8 +71,7 @@ class Reach(Checked):
             raise PolicyError(message, remedy=_ASK_FOR_RANGE)
 
     def _names(self, host: str, rule: Grant) -> bool:
-        starred = host if host.startswith("*.") else "*." + host.partition(".")[2]
-        return not self.names.isdisjoint({host, starred}) or (ANY in self.names and rule.private is None)
+        return not self.names.isdisjoint({host, starred(host)}) or (ANY in self.names and rule.private is None)
 
     def _refusal(self, host: str) -> str:
         if not self.names:
@@ -82,13 +81,11 @@ class Reach(Checked):
         return f"{host!a} is not a name that a policy over HTTP may have here"
 
 
-_ASK_FOR_IT = (
-    "the server's operator can list it ([network] secrets in its configuration), or make a template with this rule"
-)
-_ASK_FOR_PACKAGES = (
-    "the server's operator can allow them ([network] packages in its configuration), or make a template with this rule"
-)
-_ASK = (
-    "the server's operator can list the name ([network] names in its configuration), or make a template with this rule"
-)
-_ASK_FOR_RANGE = "the server's operator can list the range ([network] private in its configuration), or make a template with this rule"
+def _ask(for_what: str) -> str:
+    return f"the server's operator can {for_what} in its configuration), or make a template with this rule"
+
+
+_ASK = _ask("list the name ([network] names")
+_ASK_FOR_RANGE = _ask("list the range ([network] private")
+_ASK_FOR_SECRET = _ask("list it ([network] secrets")
+_ASK_FOR_PACKAGES = _ask("allow them ([network] packages")

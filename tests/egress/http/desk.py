@@ -106,6 +106,18 @@ class Desk:
         return self.said.packets[-1]
 
 
+async def asked(desk: Desk, *requests: bytes) -> list[tuple[int, Headers, bytes]]:
+    """What is answered on one connection, which is over then."""
+    reader, writer = await desk.tls()
+    found = []
+    for request in requests:
+        writer.write(request)
+        found.append(await response(reader, head=request.startswith(b"HEAD")))
+    writer.close()
+    await desk.over()
+    return found
+
+
 async def response(reader: asyncio.StreamReader, *, head: bool = False) -> tuple[int, Headers, bytes]:
     """One whole response, as its status, headers and body."""
     lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import ssl
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -18,7 +17,7 @@ from dayfly.egress.http.messages import Refused, Request, Response, Upstreams
 from dayfly.egress.terms import Terms
 from dayfly.egress.verdict import Denied
 from tests.egress.canary import Canary, Visit, until
-from tests.egress.http.desk import HOST, Desk, Passing, client_context, response, server_context
+from tests.egress.http.desk import HOST, Desk, Passing, asked, client_context, response, server_context
 
 BIG = bytes(range(256)) * 4096 * 8
 """8 MiB."""
@@ -80,16 +79,6 @@ def service(server: Canary, monkeypatch: pytest.MonkeyPatch) -> Passing:
     made = Passing(server.port)
     monkeypatch.setattr(served, "service_of", lambda allowed, terms: made)
     return made
-
-
-async def asked(desk: Desk, *requests: bytes) -> list[tuple[int, Any, bytes]]:
-    reader, writer = await desk.tls()
-    found = []
-    for request in requests:
-        writer.write(request)
-        found.append(await response(reader, head=request.startswith(b"HEAD")))
-    writer.close()
-    return found
 
 
 def get(path: str, *lines: str) -> bytes:
@@ -280,6 +269,7 @@ async def test_a_server_with_a_certificate_of_nobodys_is_not_spoken_to(service: 
     service.origin = Passing(other.port).origin
     [(status, _, body)] = await asked(Desk(), get("/secret"))
     assert (status, b"certificate is not valid" in body) == (502, True)
+    assert b"SSL_CERT_FILE" in body
     assert b"secret" not in bytes(other.visits[0].said) if other.visits else True
     await other.close()
 
@@ -291,6 +281,7 @@ async def test_a_server_with_a_certificate_for_another_name_is_not_spoken_to(ser
     service.origin = Passing(other.port).origin
     [(status, _, body)] = await asked(Desk(), get("/"))
     assert (status, b"certificate is not valid" in body) == (502, True)
+    assert b"SSL_CERT_FILE" not in body
     await other.close()
 
 

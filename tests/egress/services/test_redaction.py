@@ -41,7 +41,7 @@ def test_the_value_never_comes_out_however_it_is_cut(secret: str, between: list[
 @given(SECRETS, st.binary(max_size=300), st.lists(st.integers(0, 300)))
 def test_everything_else_is_unchanged(secret: str, data: bytes, cuts: list[int]) -> None:
     spellings = Spellings(secret)
-    assume(not spellings.are_in(data))
+    assume(spellings.cleaned(data) == data)
     assert in_pieces(spellings, data, cuts) == data
 
 

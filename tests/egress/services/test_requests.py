@@ -17,7 +17,7 @@ from dayfly.egress.terms import Terms
 from dayfly.egress.verdict import CODES
 from dayfly.network import Rule
 from tests.egress.canary import Canary, Visit
-from tests.egress.http.desk import HOST, Desk, response, server_context
+from tests.egress.http.desk import HOST, Desk, asked, server_context
 from tests.secrets.canary import CANARY, seen_in
 
 MINE = "the-codes-own-credential"
@@ -65,17 +65,6 @@ def desk(server: Canary, secret: str | None = CANARY, **rule: Any) -> Desk:
 
 def asking(path: str, *lines: str, method: str = "GET") -> bytes:
     return "\r\n".join([f"{method} {path} HTTP/1.1", f"Host: {HOST}", *lines, "", ""]).encode("latin-1")
-
-
-async def asked(desk: Desk, *requests: bytes) -> list[tuple[int, Headers, bytes]]:
-    reader, writer = await desk.tls()
-    found = []
-    for request in requests:
-        writer.write(request)
-        found.append(await response(reader, head=request.startswith(b"HEAD")))
-    writer.close()
-    await desk.over()
-    return found
 
 
 def text_of(answer: tuple[int, Headers, bytes]) -> str:

@@ -54,9 +54,8 @@ class Trust:
         inside = os.getpid() == 1
         self._directory = RUN_DIRECTORY if inside else os.environ.get("TMPDIR", "/tmp")
         self._is_ours = inside and owner is not None
-        self._lists: dict[
-            str, bytes
-        ] = {}  # by files of ours: what is in them beside the authority; empty: not looked for yet
+        # by files of ours: what is in them beside the authority; empty: not looked for yet
+        self._lists: dict[str, bytes] = {}
         self._places: dict[str, str] = {}  # files of the image: the file of ours that each becomes a link to
         self._written = ""  # the authority that is in the files
         self.bundle = f"{self._directory}/ca-certificates.crt"

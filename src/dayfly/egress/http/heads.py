@@ -24,6 +24,7 @@ __all__ = [
     "checked",
     "end_of_head",
     "end_to_end",
+    "names",
     "one_spelling",
     "target_of",
 ]
@@ -108,7 +109,7 @@ def target_of(request: h11.Request, allowed: Allowed) -> Target:
     if not hosts:
         raise BadHead("names no host")
     for host in hosts:
-        if not _is(host, allowed):
+        if not names(host, allowed):
             raise WrongHost(ascii(host[:100]))
     if target == "*":
         raise BadHead("is for the server as a whole (OPTIONS *), which is no path")
@@ -122,7 +123,8 @@ def _query(query: str) -> str:
     return query
 
 
-def _is(authority: str, allowed: Allowed) -> bool:
+def names(authority: str, allowed: Allowed) -> bool:
+    """Whether a Host header, or the same part of a URL, is for the host and port of the connection."""
     match = _AUTHORITY.fullmatch(authority)
     try:
         return (

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import h11
 
-from dayfly.egress.dialling import PrivateAddress, Unreachable
+from dayfly.egress.dialling import Unreachable
 from dayfly.egress.http import heads
 from dayfly.egress.http.messages import Body, Refused, Request, Response, Service, Upstreams, once
 from dayfly.egress.http.stream import Pace, Stream
@@ -157,7 +157,7 @@ class Serving:
             response = await self._service.answer(request, self._upstreams)
         except Refused as refused:
             await self._refuse(request.method, request.path, refused.denied, 403)
-        except (Unreachable, PrivateAddress) as error:
+        except Unreachable as error:
             await self._respond(request, _unreachable(str(error)), None)
         else:
             await self._respond(request, response, None)

@@ -13,7 +13,6 @@ from dayfly.egress.http import heads
 from dayfly.egress.http.messages import Body, Origin, Refused, Request, Response
 from dayfly.egress.http.stream import PIECE, Pace, abort
 from dayfly.egress.resolving import Turns
-from dayfly.egress.verdict import Denied
 
 __all__ = ["Server", "Servers"]
 
@@ -206,9 +205,9 @@ class Servers:
                     origin, *await asyncio.open_connection(sock=end, ssl=context, server_hostname=name, limit=PIECE)
                 )
         except PrivateAddress as error:
-            raise Refused(_private(origin, str(error))) from None
+            raise Refused(error.denied(origin.host, origin.port)) from None
         except ssl.SSLCertVerificationError as error:
-            raise Unreachable(f"{origin.host}: its certificate is not valid ({error.verify_message}).") from None
+            raise Unreachable(_not_valid(origin.host, error)) from None
         except TimeoutError:
             raise Unreachable(f"{origin.host}, port {origin.port}: no connection in time.") from None
         except OSError:
@@ -224,14 +223,19 @@ def _authority(origin: Origin) -> str:
     return origin.host if origin.port == usual else f"{origin.host}:{origin.port}"
 
 
+def _not_valid(host: str, error: ssl.SSLCertVerificationError) -> str:
+    text = f"{host}: its certificate is not valid ({error.verify_message})."
+    if error.verify_code in _NO_ROOT:
+        text += " If an authority of your own has signed it, whoever runs dayfly can set SSL_CERT_FILE to a file with its roots."
+    return text
+
+
+_NO_ROOT = frozenset({18, 19, 20, 21})
+"""OpenSSL's codes for a certificate that no root of ours has signed."""
+
+
 def _length(event: h11.Response) -> int | None:
     """Where chunks come as well, they are right (RFC 9112, 6.3), as h11 has it."""
     fields = dict(event.headers)
     found = fields.get(b"content-length") if b"transfer-encoding" not in fields else None
     return int(found) if found is not None else None
-
-
-def _private(origin: Origin, why: str) -> Denied:
-    reason = f"{origin.host} leads to {why}, and those are not connected to."
-    remedy = "Use a public name, or ask for a rule with private = 'CIDR' for this host."
-    return Denied(origin.host, origin.port, "private_address", reason, remedy)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from urllib.parse import quote, unquote_to_bytes
 
 from dayfly.egress.http.messages import Headers, Request
+from dayfly.egress.services.judgement import same_header
 from dayfly.network import Inject
 
 __all__ = ["fits", "with_secret"]
@@ -59,8 +60,7 @@ def _escaped(value: str) -> str:
 
 def _without_header(headers: Headers, name: str) -> Headers:
     """Also in the spelling with ``_``, under which some servers know it too."""
-    wanted = name.replace("_", "-")
-    return tuple(one for one in headers if one[0].lower().replace("_", "-") != wanted)
+    return tuple(one for one in headers if same_header(one[0]) != same_header(name))
 
 
 def _without_parameter(query: str, name: str) -> str:

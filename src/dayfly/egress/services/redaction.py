@@ -45,9 +45,6 @@ class Spellings:
         self._finders = tuple(_finder(form) for form in forms)
         self._instead = _instead(everything)
 
-    def are_in(self, data: bytes) -> bool:
-        return any(find(data, 0) for find in self._finders)
-
     def are_in_name(self, name: str) -> bool:
         """Whether a header's name, which is in small letters, has one as it is."""
         return any(one.lower() in name for one in self._texts)

@@ -103,14 +103,12 @@ class Index:
             found.append(("authorization", self.authorization))
         return tuple(found)
 
-    async def page(
-        self, upstreams: Upstreams, url: str, accept: str, *, most: int = MOST_PAGE
-    ) -> tuple[str, str, bytes]:
+    async def page(self, upstreams: Upstreams, url: str, accept: str) -> tuple[str, str, bytes]:
         """The URL that it was found at, its content type, and all of it. Raises as ``get`` does."""
         try:
             async with asyncio.timeout(PAGE_SECONDS):
                 found, response = await self.get(upstreams, url, accept)
-                return found, response.header("content-type") or "", await _whole(response.body, most)
+                return found, response.header("content-type") or "", await _whole(response.body)
         except TimeoutError:
             raise Unreachable(f"The package index did not answer within {PAGE_SECONDS:.0f} s.") from None
         except (EOFError, OSError):
@@ -144,14 +142,14 @@ async def _good(response: Response) -> Response:
     raise Unreachable(f"The package index answered {response.status} to the machine that the sandbox is on.")
 
 
-async def _whole(body: Body, most: int) -> bytes:
+async def _whole(body: Body) -> bytes:
     found, size = [], 0
     try:
         async for piece in body:
             found.append(piece)
             size += len(piece)
-            if size > most:
-                raise Unreachable(f"The package index answers with more than {most} bytes.")
+            if size > MOST_PAGE:
+                raise Unreachable(f"The package index answers with more than {MOST_PAGE} bytes.")
     finally:
         await closed(body)
     return b"".join(found)

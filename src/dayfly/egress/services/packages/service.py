@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
 
 from dayfly.egress.dialling import Unreachable
 from dayfly.egress.http.messages import Body, Refused, Request, Response, Upstreams, once
@@ -24,13 +23,11 @@ from dayfly.egress.services.packages.pages import JSON
 from dayfly.egress.terms import Terms
 from dayfly.egress.verdict import Denied
 from dayfly.limits import Unfit
-from dayfly.network import PackagesRule
+from dayfly.network import PackageKind, PackagesRule
 from dayfly.network.entries import NodeEntry, PythonEntry, node_entry, node_name, python_entry, python_name
 from dayfly.urls import BadPath, canonical_path
 
 __all__ = ["PackagesService"]
-
-Kind = Literal["python", "node"]
 
 _ESCAPED_SLASH = re.compile(r"(/node/@[^/%]{1,214})%2[fF]")
 """How npm writes the name of a package with a scope."""
@@ -182,7 +179,7 @@ class PackagesService:
 
     # --- both ---------------------------------------------------------------------------------------------------------
 
-    def _index(self, kind: Kind, listing: _Listing) -> Index:
+    def _index(self, kind: PackageKind, listing: _Listing) -> Index:
         """Raises ``Unreachable``."""
         url = self._indexes.get(kind)
         if url is None:
@@ -195,7 +192,7 @@ class PackagesService:
             ) from None
 
     async def _sent(
-        self, listing: _Listing, kind: Kind, url: str, wanted: Digests, request: Request, upstreams: Upstreams
+        self, listing: _Listing, kind: PackageKind, url: str, wanted: Digests, request: Request, upstreams: Upstreams
     ) -> Response:
         """Always all of it: of a part nobody could tell whether it is right."""
         if request.method == "HEAD":
@@ -205,7 +202,7 @@ class PackagesService:
         return Response(200, (("content-type", _OCTETS),), body, response.length, rule=listing.number)
 
 
-def _place(request: Request) -> tuple[Kind, list[str]]:
+def _place(request: Request) -> tuple[PackageKind, list[str]]:
     """The index, and the path in it. Raises ``Refused``."""
     if request.method not in ("GET", "HEAD"):
         raise refused(
@@ -235,7 +232,7 @@ def _no_place() -> Refused:
     )
 
 
-def _spelt(kind: Kind, name: str) -> str:
+def _spelt(kind: PackageKind, name: str) -> str:
     """Raises ``Refused``."""
     try:
         return python_name(name) if kind == "python" else node_name(name)
