@@ -64,8 +64,8 @@ class Served:
         except OSError as error:
             return self._no_handshake(error)
         self._stream = Stream(reader, writer, self._guest.meter(self._allowed))
-        service = service_of(self._allowed, self._guest.terms)
         try:
+            service = service_of(self._allowed, self._guest.terms)
             return await self._answered(Serving(self._allowed, self._stream, service, self._servers, told))
         finally:
             await self._servers.close()

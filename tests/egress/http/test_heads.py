@@ -54,6 +54,36 @@ def test_a_head_may_come_in_any_pieces() -> None:
     assert end_of_head(whole + b"body\n\r") == len(whole)
 
 
+def looked_at(data: bytes, places: list[int]) -> object:
+    seen = 0
+    for place in places:
+        try:
+            found = end_of_head(data[:place], seen)
+        except BadHead as error:
+            return str(error)
+        if found is not None:
+            return found
+        seen = place
+    return None
+
+
+@given(
+    st.lists(st.sampled_from([b"\r\n", b"\r", b"\n", b"a", b": b", b" ", b"\t", b"\r\n\r\n"]), max_size=12).map(
+        b"".join
+    ),
+    st.lists(st.integers(0, 40)),
+)
+def test_a_look_at_what_is_new_sees_what_a_look_at_everything_does(data: bytes, cuts: list[int]) -> None:
+    pieces = sorted({min(one, len(data)) for one in cuts} | {len(data)})
+    every = list(range(len(data) + 1))
+    first = next((found for place in every if (found := looked_at(data, [place])) is not None), None)
+    assert looked_at(data, every) == first
+    if isinstance(first, int):
+        assert looked_at(data, pieces) == first
+    else:
+        assert (looked_at(data, pieces) is None) == (first is None)
+
+
 @pytest.mark.parametrize(
     ("lines", "why"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable, Iterable
 from ipaddress import IPv4Address
 from typing import Any
@@ -15,7 +16,7 @@ from dayfly.egress.http.upstream import MOST_INFORMATIONAL
 from dayfly.egress.terms import Terms
 from dayfly.network import Rule
 from tests.egress.canary import Canary, Visit
-from tests.egress.http.desk import HOST, Desk, Passing, response, server_context
+from tests.egress.http.desk import HOST, OUTSIDE, Desk, Passing, client_context, response, server_context
 
 EMPTY = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
@@ -269,3 +270,41 @@ async def test_a_connection_that_is_being_made_is_looked_at_if_the_rules_say_so_
     assert (status, dict(headers)["x-dayfly-denied"]) == (403, "request_not_listed")
     assert (desk.said.of("connected")[0]["address"], [bytes(one.said) for one in canary.visits]) == ("", [b""])
     writer.close()
+
+
+# --- descriptors --------------------------------------------------------------------------------------------------------
+
+
+async def test_the_loop_forgets_a_descriptor_with_the_handshake_that_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In the moment in which it succeeds: asyncio would say goodbye to the client for half a minute, and nobody would ever hear whoever
+    has the same number next, which may be another sandbox."""
+    end, theirs = socket.socketpair()
+    number = theirs.fileno()
+    end.setblocking(False)
+    theirs.setblocking(False)
+    made = asyncio.StreamReaderProtocol.connection_made
+
+    def given_up(protocol: asyncio.StreamReaderProtocol, transport: Any) -> None:
+        made(protocol, transport)
+        accepting.cancel()
+
+    with monkeypatch.context() as during:
+        client = asyncio.ensure_future(asyncio.to_thread(silent_client, end))
+        during.setattr(asyncio.StreamReaderProtocol, "connection_made", given_up)
+        accepting = asyncio.ensure_future(stream.accepted(theirs, server_context(), 10))
+        with pytest.raises(asyncio.CancelledError):
+            await accepting
+    assert asyncio.get_running_loop().remove_reader(number) is False, "the loop knows nothing of it any more"
+    theirs.close()
+    await client
+
+
+def silent_client(end: socket.socket) -> None:
+    end.settimeout(10)
+    try:
+        with client_context(OUTSIDE).wrap_socket(end, server_hostname=HOST) as tls:
+            tls.read()
+    except OSError:
+        pass

@@ -119,8 +119,28 @@ def test_what_is_certain_goes_on_at_once() -> None:
     """As events that a server streams do."""
     stream = Stream(Spellings(CANARY))
     assert stream.feed(b"data: hello\n\n") == b"data: hello\n\n"
-    assert stream.feed(b"data: " + CANARY[:5].encode()) == b"data: "
-    assert stream.feed(b"ish") == CANARY[:5].encode() + b"ish"
+    assert stream.feed(b"data: " + CANARY[:5].encode() + b"\n") == b"data: " + CANARY[:5].encode() + b"\n"
+    assert stream.feed(b"a" * 10_000).startswith(b"a" * 9_000)
+
+
+@given(
+    st.lists(
+        st.sampled_from([CANARY[:9], CANARY[1:], "x" * 9, "x" * (len(CANARY) - 1), "\n", "."]), min_size=1, max_size=40
+    ),
+    st.lists(st.integers(0, 400)),
+)
+def test_nobody_sees_by_what_waits_how_the_value_begins(parts: list[str], cuts: list[int]) -> None:
+    """A beginning of it is passed as any other text is: in the same pieces."""
+    guess, other = (
+        "".join(parts),
+        "".join(parts).replace(CANARY[:9], "y" * 9).replace(CANARY[1:], "y" * (len(CANARY) - 1)),
+    )
+    assume(CANARY not in guess)
+    streams = [Stream(Spellings(CANARY)) for _ in "ab"]
+    places = sorted({min(one, len(guess)) for one in cuts} | {0, len(guess)})
+    for one, another in pairwise(places):
+        pieces = [stream.feed(text.encode()[one:another]) for stream, text in zip(streams, (guess, other), strict=True)]
+        assert len(pieces[0]) == len(pieces[1])
 
 
 def test_a_short_value_cannot_be_told_from_other_text() -> None:

@@ -61,17 +61,19 @@ class WrongHost(Exception):
     """It is for another host than the connection is to. ``str()`` is what it names, in ASCII."""
 
 
-def end_of_head(data: bytes | bytearray) -> int | None:
-    """Where the body begins; ``None`` while there is no end yet. Raises ``BadHead``."""
-    end = data.find(_END)
-    head = data if end < 0 else data[: end + len(_END)]
-    if len(head) > MOST_HEAD:
+def end_of_head(data: bytes | bytearray, seen: int = 0) -> int | None:
+    """Where the body begins; ``None`` while there is no end yet. ``seen``: bytes that were looked at before, since a look at all of them
+    for each new one would be the cheapest way to keep a gateway busy. Raises ``BadHead``."""
+    begin = max(0, seen - len(_END) + 1)
+    end = data.find(_END, begin)
+    size = len(data) if end < 0 else end + len(_END)
+    if size > MOST_HEAD:
         raise BadHead(f"has a head of more than {MOST_HEAD} bytes")
-    if _BARE.search(head.removesuffix(b"\r")):  # of the last line the feed may still come
+    if _BARE.search(data, begin, size - data.endswith(b"\r", 0, size)):  # of the last line the feed may still come
         raise BadHead("has a line that does not end with CR LF")
-    if _FOLDED.search(head):
+    if _FOLDED.search(data, begin, size):
         raise BadHead("has a header that goes on in the next line")
-    return None if end < 0 else len(head)
+    return None if end < 0 else size
 
 
 def checked(request: h11.Request) -> None:

@@ -96,7 +96,9 @@ class Serving:
             if not self._buffer:
                 return None
         async with asyncio.timeout(HEAD_SECONDS):
-            while (end := heads.end_of_head(self._buffer)) is None:
+            seen = 0
+            while (end := heads.end_of_head(self._buffer, seen)) is None:
+                seen = len(self._buffer)
                 self._buffer += await self._more()
         self._http.receive_data(bytes(self._buffer[:end]))
         del self._buffer[:end]

@@ -110,8 +110,23 @@ class Stream:
 
 def abort(writer: asyncio.StreamWriter) -> None:
     """Idempotent."""
+    _abort(writer.transport)
+
+
+def _abort(transport: asyncio.WriteTransport) -> None:
     with suppress(AttributeError):  # of Python 3.11, for TLS that has ended already
-        writer.transport.abort()
+        transport.abort()
+
+
+class _Client(asyncio.StreamReaderProtocol):
+    """``made``: what it is connected by, after the handshake."""
+
+    made: asyncio.WriteTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        self.made = transport
+        super().connection_made(transport)
 
 
 async def accepted(
@@ -121,7 +136,12 @@ async def accepted(
     ``ssl.SSLError`` is one of."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(PIECE, loop)
-    protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+    protocol = _Client(reader, loop=loop)
     options = {"ssl": context, "ssl_handshake_timeout": seconds} if context else {}
-    transport, _ = await loop.connect_accepted_socket(lambda: protocol, end, **options)  # type: ignore[arg-type]
+    try:
+        transport, _ = await loop.connect_accepted_socket(lambda: protocol, end, **options)  # type: ignore[arg-type]
+    except BaseException:
+        if protocol.made is not None:  # given up in this moment, which asyncio would tell the client, and wait
+            _abort(protocol.made)  # the loop is to know nothing of a number that may be somebody else's next
+        raise
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)

@@ -1,6 +1,7 @@
 """Answers without the secret that a server has sent back, in the spellings in which servers do that.
 
-Law: what comes out does not depend on how the pieces are cut, and nothing but spellings of the secret is changed.
+Law: what comes out does not depend on how the pieces are cut, and nothing but spellings of the secret is changed. When it comes out
+does not depend on the secret: whoever saw that a text waits, since it might be a beginning, would guess the rest letter by letter.
 
 What cannot be found: what a server encrypts, compresses inside of a body, reverses, or sends in parts by one answer each.
 """
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 
 from dayfly.egress.http.messages import Body
-from dayfly.egress.services.spelling import Form, amid, forms_of, pattern
+from dayfly.egress.services.spelling import Form, forms_of, pattern
 from dayfly.network import unredactable
 
 __all__ = ["Cleaned", "Spellings", "Stream"]
@@ -21,6 +22,9 @@ _FENCES = b"*#~|^!_-.\t"
 """Of which one stands around what is put in the place of a secret: one that is in none of its spellings, so that no
 spelling can come about there. A tab is in no value."""
 
+
+_LINE_END = b"\n"
+"""Is in no value, so that what a server says in lines (events, logs) waits for nothing."""
 
 _GLANCE = 32
 """Bytes that are looked at first: a long secret costs little more than a short one."""
@@ -35,9 +39,11 @@ class Spellings:
         self.usable = not any(unredactable(text) for text in texts)
         self._texts = texts if self.usable else ()
         forms = [form for text in self._texts for form in forms_of(text)]
-        self._forms = tuple((form, _first(form), sum(len(place[0]) for place in form) - 1) for form in forms)
+        everything = tuple(chain.from_iterable(place for form in forms for place in form))
+        self._most = max((sum(len(place[0]) for place in form) for form in forms), default=1) - 1
+        self._has_lines = any(_LINE_END in spelling for spelling in everything)
         self._finders = tuple(_finder(form) for form in forms)
-        self._instead = _instead(tuple(chain.from_iterable(place for form in forms for place in form)))
+        self._instead = _instead(everything)
 
     def are_in_name(self, name: str) -> bool:
         """Whether a header's name, which is in small letters, has one as it is."""
@@ -52,14 +58,14 @@ class Spellings:
         return b"".join((*done, data[at:]))
 
     def clean(self, data: bytes) -> tuple[bytes, bytes]:
-        """What can go on of a text that has not ended, and the rest: it may be the beginning of a spelling."""
-        done, at, end = [], 0, self._undecided(data, 0)
+        """What can go on of a text that has not ended, and the rest."""
+        done, at, end = [], 0, self._decided(data)
         for start, stop in self._found(data):
             if start >= end:
                 break
             done += [data[at:start], self._instead]
             at = stop
-            end = end if at <= end else self._undecided(data, at)
+        end = max(at, end)
         return b"".join((*done, data[at:end])), data[end:]
 
     def _found(self, data: bytes) -> Iterator[Span]:
@@ -71,8 +77,11 @@ class Spellings:
                 if span and span[0] < nearest[1]:
                     ahead[number] = self._finders[number](data, nearest[1])
 
-    def _undecided(self, data: bytes, at: int) -> int:
-        return min((_begins(*one, data, at) for one in self._forms), default=len(data))
+    def _decided(self, data: bytes) -> int:
+        """No spelling that is longer than ``data`` shows begins before it: whole lines, and all but as much as one may have. Of a text
+        without lines only pieces that are worth a search."""
+        lines = 0 if self._has_lines else data.rfind(_LINE_END) + 1
+        return max(lines, len(data) - self._most) if lines or len(data) >= 2 * self._most else 0
 
 
 class Stream:
@@ -143,18 +152,3 @@ def _find(literal: bytes, data: bytes, at: int) -> Span | None:
             return at, at + len(literal)
         at += 1
     return None
-
-
-def _first(form: Form) -> re.Pattern[bytes]:
-    """What spellings begin with."""
-    return re.compile(b"|".join({re.escape(spelling[:1]) for spelling in form[0]}))
-
-
-def _begins(form: Form, first: re.Pattern[bytes], most: int, data: bytes, at: int) -> int:
-    """The first place, from ``at`` on, where ``data`` ends amid a spelling, which has ``most`` bytes more than one at most; its end
-    where there is none."""
-    for match in first.finditer(data, max(at, len(data) - most)):
-        place = match.start()
-        if amid(form, data[place : place + _GLANCE]) and amid(form, data[place:]):
-            return place
-    return len(data)

@@ -12,7 +12,7 @@ import re
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterator
 
-__all__ = ["Form", "amid", "forms_of", "pattern"]
+__all__ = ["Form", "forms_of", "pattern"]
 
 Form = tuple[tuple[bytes, ...], ...]
 
@@ -31,21 +31,6 @@ def forms_of(text: str) -> tuple[Form, ...]:
 def pattern(form: Form) -> bytes:
     """Of a regular expression."""
     return b"".join(b"(?:" + b"|".join(map(re.escape, place)) + b")" for place in form)
-
-
-def amid(form: Form, data: bytes) -> bool:
-    """Whether ``data`` is the beginning of a spelling, and not the whole."""
-    reached = {0}
-    for place in form:
-        further = set()
-        for at in reached:
-            for spelling in place:
-                if data.startswith(spelling, at):
-                    further.add(at + len(spelling))
-                elif len(data) - at < len(spelling) and spelling.startswith(data[at:]):
-                    return True
-        reached = further
-    return False
 
 
 def _place(run: str) -> tuple[bytes, ...]:
