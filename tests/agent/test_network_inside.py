@@ -21,10 +21,15 @@ def query(name, kind=1):
 
 def resolve(name, kind=1):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        asking.settimeout(20)
+        asking.settimeout(5)
         asking.connect(("127.0.0.1", 53))
-        asking.send(query(name, kind))
-        answer = asking.recv(4096)
+        for left in (3, 2, 1, 0):  # as resolvers do: a packet may be lost where a queue is full
+            asking.send(query(name, kind))
+            try:
+                answer = asking.recv(4096)
+                break
+            except TimeoutError:
+                if not left: raise
     return answer[3] & 15, answer[7] and socket.inet_ntoa(answer[-4:])
 
 def connect(name, port):

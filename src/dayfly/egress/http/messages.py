@@ -23,6 +23,7 @@ __all__ = [
     "Response",
     "Service",
     "Upstreams",
+    "closed",
     "nothing",
     "once",
 ]
@@ -47,6 +48,13 @@ async def once(*pieces: bytes) -> Body:
     for piece in pieces:
         if piece:
             yield piece
+
+
+async def closed(body: Body) -> None:
+    """Nobody takes the rest. An iterator that is no generator has nothing to close."""
+    close = getattr(body, "aclose", None)
+    if close is not None:
+        await close()
 
 
 @dataclass(frozen=True)

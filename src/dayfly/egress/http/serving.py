@@ -12,11 +12,11 @@ import h11
 
 from dayfly.egress.dialling import Unreachable
 from dayfly.egress.http import heads
-from dayfly.egress.http.messages import Body, Refused, Request, Response, Service, Upstreams, once
+from dayfly.egress.http.messages import Body, Refused, Request, Response, Service, Upstreams, closed, once
 from dayfly.egress.http.stream import Pace, Stream
 from dayfly.egress.verdict import Allowed, Denied
 
-__all__ = ["Answered", "Serving", "closed"]
+__all__ = ["Answered", "Serving"]
 
 IDLE_SECONDS = 300.0
 """Between two requests. Clients keep connections for a minute or so."""
@@ -221,13 +221,6 @@ class Serving:
 def _parser() -> h11.Connection:
     """Of one request and its answer."""
     return h11.Connection(h11.SERVER, max_incomplete_event_size=heads.MOST_HEAD)
-
-
-async def closed(body: Body) -> None:
-    """Nobody takes the rest."""
-    close = getattr(body, "aclose", None)
-    if close is not None:
-        await close()
 
 
 def _head_of(response: Response, *, last: bool) -> h11.Response:

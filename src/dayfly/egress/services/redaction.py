@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import chain
 
-from dayfly.egress.http.messages import Body
+from dayfly.egress.http.messages import Body, closed
 from dayfly.egress.services.spelling import Form, forms_of, pattern
 from dayfly.network import unredactable
 
@@ -126,9 +126,7 @@ class Cleaned:
 
     async def aclose(self) -> None:
         self._over = True
-        close = getattr(self._body, "aclose", None)
-        if close is not None:
-            await close()
+        await closed(self._body)
 
 
 def _instead(spellings: tuple[bytes, ...]) -> bytes:

@@ -4,11 +4,10 @@ sandbox's own signature, which is made with nobody's credentials, is not even lo
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 from dayfly.egress.dialling import Unreachable
-from dayfly.egress.http.messages import Body, Origin, Refused, Request, Response, Upstreams, nothing, once
+from dayfly.egress.http.messages import Body, Origin, Refused, Request, Response, Upstreams, closed, nothing, once
 from dayfly.egress.services.objects import answers
 from dayfly.egress.services.objects.asking import Asked, BadRequest, Unlisted, asked
 from dayfly.egress.services.objects.bodies import Outgoing, outgoing
@@ -158,7 +157,7 @@ async def _reported(response: Response, hidden: list[str]) -> Response:
     except BadDocument as error:
         return answers.error(502, "InternalError", f"What the object store answered {error}.")
     finally:
-        await _closed(response.body)
+        await closed(response.body)
     return replace(response, headers=answers.passed(response.headers), body=once(made), length=len(made))
 
 
@@ -171,10 +170,5 @@ async def _beginning(body: Body) -> bytes:
             if len(found) >= answers.LONGEST_ERROR:
                 break
     finally:
-        await _closed(body)
+        await closed(body)
     return bytes(found)
-
-
-async def _closed(body: Body) -> None:
-    with suppress(AttributeError):  # an iterator that is no generator has nothing to close
-        await body.aclose()  # type: ignore[attr-defined]

@@ -7,8 +7,7 @@ import hmac
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
 
-from dayfly.egress.http.messages import Body
-from dayfly.egress.services.packages.index import closed
+from dayfly.egress.http.messages import Body, closed
 
 __all__ = ["Digests", "digests_of_integrity", "digests_of_simple", "matches", "verified"]
 

@@ -15,10 +15,10 @@ from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 from weakref import WeakKeyDictionary
 
 from dayfly.egress.dialling import Unreachable
-from dayfly.egress.http.messages import USUAL_PORTS, Body, Headers, Origin, Request, Response, Upstreams
+from dayfly.egress.http.messages import USUAL_PORTS, Body, Headers, Origin, Request, Response, Upstreams, closed
 from dayfly.hosts import BadHost, canonical
 
-__all__ = ["MOST_PAGE", "BadUrl", "Index", "NotThere", "closed", "joined", "turn"]
+__all__ = ["MOST_PAGE", "BadUrl", "Index", "NotThere", "joined", "turn"]
 
 MOST_PAGE = 32 * 1024 * 1024
 """Bytes of a list of files, or of an npm package's document. The largest of both are some 20 MiB."""
@@ -121,13 +121,6 @@ _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKe
 def turn() -> asyncio.Semaphore:
     """To be held while a page is read and made into another one."""
     return _turns.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(MOST_AT_ONCE))
-
-
-async def closed(body: Body) -> None:
-    """Nobody takes the rest."""
-    close = getattr(body, "aclose", None)
-    if close is not None:
-        await close()
 
 
 async def _good(response: Response) -> Response:
