@@ -252,6 +252,23 @@ async def test_a_body_that_nobody_asked_for_is_not_taken_for_a_request_nor_a_req
     assert [one["path"] for one in desk.said.of("request")] == ["/no"]
 
 
+async def test_of_a_body_that_nobody_wanted_so_much_is_read_and_then_the_connection_ends(
+    service: Passing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def deny(request: Request, upstreams: Upstreams) -> Response:
+        raise Refused(Denied(HOST, 443, "request_not_listed", "No.", "Ask."))
+
+    service.answer = deny  # type: ignore[method-assign]
+    monkeypatch.setattr(serving, "MOST_LEFT", 3)
+    desk = Desk()
+    reader, writer = await desk.tls()
+    begun = f"PUT /no HTTP/1.1\r\nHost: {HOST}\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    writer.write(begun + b"1\r\na\r\n" * 4 + b"0\r\n\r\n" + get("/next"))
+    assert (await response(reader))[0] == 403
+    assert (await desk.over())["why"] == "done"
+    assert [one["path"] for one in desk.said.of("request")] == ["/no"]
+
+
 async def test_a_service_that_fails_costs_one_connection(service: Passing) -> None:
     desk = Desk()
     service.origin = None  # type: ignore[assignment]

@@ -81,10 +81,11 @@ class Serving:
             request = self._request(event)
         except (heads.BadHead, h11.RemoteProtocolError) as error:
             what = str(error) if isinstance(error, heads.BadHead) else "is no HTTP/1.1 request"
-            return await self._refuse("?", "?", self._bad(what), 400)
+            await self._refuse("?", "?", self._bad(what), 400)
         except heads.WrongHost as error:
-            return await self._refuse("?", "?", self._other(str(error)), 403)
-        await self._answer(request)
+            await self._refuse("?", "?", self._other(str(error)), 403)
+        else:
+            await self._answer(request)
         return await self._is_done()
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -162,10 +163,8 @@ class Serving:
         else:
             await self._respond(request, response, None)
 
-    async def _refuse(self, method: str, path: str, denied: Denied, status: int) -> bool:
-        response = self._service.refusal(denied, status)
-        await self._respond(Request(method, path), response, denied)
-        return await self._is_done()
+    async def _refuse(self, method: str, path: str, denied: Denied, status: int) -> None:
+        await self._respond(Request(method, path), self._service.refusal(denied, status), denied)
 
     async def _respond(self, request: Request, response: Response, denied: Denied | None) -> None:
         answered = Answered(request.method, request.path, response.status, response.rule, response.secret, denied)
