@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from dayfly.egress import served
 from dayfly.egress.authority import make_authority
-from dayfly.egress.http import serving
+from dayfly.egress.http import serving, stream
 from dayfly.egress.http.messages import Refused, Request, Response, Upstreams
 from dayfly.egress.terms import Terms
 from dayfly.egress.verdict import Denied
@@ -397,3 +397,18 @@ async def test_clients_that_say_nothing_more_are_let_go(service: Passing, monkey
     reader, _ = await desk.tls()
     assert await reader.read() == b""
     assert (await desk.over())["why"] == "done"
+
+
+async def test_clients_that_stop_to_read_an_answer_are_let_go(
+    server: Canary, service: Passing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "TAKEN_SECONDS", 0.05)
+    desk = Desk()
+    reader, writer = await desk.tls()
+    writer.write(get("/big"))
+    last = await desk.over()
+    assert (last["why"], last["code"]) == ("ended", None)
+    assert 0 < last["received"] < len(BIG)
+    await asyncio.wait_for(server.visits[0].over.wait(), 10)
+    with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+        await response(reader)

@@ -15,9 +15,12 @@ __all__ = ["PIECE", "Pace", "Spent", "Stream", "abort", "accepted"]
 PIECE = 256 * 1024
 """Bytes that are read at once, and that wait for a client who does not read."""
 
+TAKEN_SECONDS = 600.0
+"""For a client to take a piece that was written: as long as a server may be silent between two. One that has stopped reading would
+hold its connection, and megabytes of an answer, for ever."""
+
 LEAVE_SECONDS = 2.0
 """For a client to take the last bytes and to say that it has understood the end of TLS."""
-
 
 TURN_SECONDS = 0.001
 """Of work on what is there already, until everybody else has a turn."""
@@ -61,10 +64,14 @@ class Stream:
         return data
 
     async def write(self, data: bytes) -> None:
-        """Raises ``OSError``, ``Spent``."""
+        """Raises ``OSError``, ``Spent``, and ``EOFError`` for a client that does not take it."""
         await self._pass(len(data))
         self._writer.write(data)
-        await self._writer.drain()
+        try:
+            async with asyncio.timeout(TAKEN_SECONDS):
+                await self._writer.drain()
+        except TimeoutError:
+            raise EOFError from None
         self.received += len(data)
 
     async def close(self) -> None:
