@@ -93,7 +93,7 @@ class Served:
 
     def _no_handshake(self, error: OSError) -> tuple[str, Denied | None]:
         reason = getattr(error, "reason", None)
-        if isinstance(error, ConnectionError | TimeoutError) or not isinstance(error, ssl.SSLError):
+        if not isinstance(error, ssl.SSLError):
             return "done", None  # it has said nothing, or not all
         if reason == _WRONG_NAME:
             return self._denied(

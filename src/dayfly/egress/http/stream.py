@@ -76,7 +76,7 @@ class Stream:
 
     async def close(self) -> None:
         """What was written has gone, or the client does not take it."""
-        with suppress(OSError, ssl.SSLError, TimeoutError):
+        with suppress(OSError):  # which those of TLS and of time are as well
             async with asyncio.timeout(LEAVE_SECONDS):
                 self._writer.close()
                 await self._writer.wait_closed()
