@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dayfly.egress.guests import Guest
 from dayfly.egress.labels import MOST, PER_MINUTE, Labels
+from dayfly.egress.terms import Terms
 from dayfly.egress.verdict import Allowed, Denied
 from dayfly.network import Rule
 
@@ -33,7 +34,9 @@ def test_there_is_an_end_of_new_ones() -> None:
 
 async def test_only_rules_with_a_star_count_and_the_answer_says_why() -> None:
     guest = Guest()
-    guest.admit((Rule(host="*.files.example"), Rule(host="listed.files.example"), Rule(host="api.example")))
+    guest.admit(
+        Terms(rules=(Rule(host="*.files.example"), Rule(host="listed.files.example"), Rule(host="api.example")))
+    )
     verdicts = [guest.judge(f"n{n}.files.example", 443) for n in range(PER_MINUTE + 5)]
     assert [isinstance(one, Allowed) for one in verdicts] == [True] * PER_MINUTE + [False] * 5
     refused = verdicts[-1]

@@ -16,6 +16,7 @@ import pytest
 from dayfly.boundaries.processes import wait_gone
 from dayfly.egress import client, process
 from dayfly.egress.client import EgressDenied, Gateway
+from dayfly.egress.terms import Terms
 from dayfly.errors import HostError
 from tests.egress.canary import Canary, until
 from tests.egress.conftest import local
@@ -92,7 +93,7 @@ async def test_killed_it_takes_all_traffic_with_it_and_everybody_is_told(canary:
     gateway = await Gateway.start()
     told = []
     gateway.on_closed = lambda sandbox, closed: told.append((sandbox, closed.why, closed.sent))
-    await gateway.admit("one", local(canary.port))
+    await gateway.admit("one", Terms(rules=local(canary.port)))
     tunnel = await gateway.connect("one", "localhost", canary.port)
     await tunnel.write(b"hello")
     assert await tunnel.read(10) == b"hello"
@@ -100,7 +101,7 @@ async def test_killed_it_takes_all_traffic_with_it_and_everybody_is_told(canary:
     os.kill(gateway.pid, signal.SIGSTOP)
     waiting = [
         asyncio.ensure_future(gateway.connect("one", "localhost", canary.port)),
-        asyncio.ensure_future(gateway.admit("one", ())),
+        asyncio.ensure_future(gateway.admit("one", Terms())),
     ]
     await asyncio.sleep(0)
     os.kill(gateway.pid, signal.SIGKILL)
@@ -120,7 +121,7 @@ async def test_killed_it_takes_all_traffic_with_it_and_everybody_is_told(canary:
         with pytest.raises(EgressDenied):
             await gateway.connect("one", "localhost", canary.port)
     with pytest.raises(HostError):
-        await gateway.admit("one", ())
+        await gateway.admit("one", Terms())
     await gateway.withdraw("one")
     assert told == [("one", "gateway_gone", 5)]
     visit = await canary.visit()
@@ -133,7 +134,7 @@ async def test_killed_it_takes_all_traffic_with_it_and_everybody_is_told(canary:
 async def test_an_end_leaves_no_process_and_no_descriptor(canary: Canary) -> None:
     gateway = await Gateway.start()
     pid = gateway.pid
-    await gateway.admit("one", local(canary.port))
+    await gateway.admit("one", Terms(rules=local(canary.port)))
     tunnels = [await gateway.connect("one", "localhost", canary.port) for _ in range(5)]
     await gateway.close()
     await gateway.close()
@@ -148,7 +149,7 @@ async def test_an_end_leaves_no_process_and_no_descriptor(canary: Canary) -> Non
 async def test_connections_that_nobody_waits_for_any_more_leave_nothing(gateway: Gateway, canary: Canary) -> None:
     ended = []
     gateway.on_closed = lambda sandbox, closed: ended.append(closed.why)
-    await gateway.admit("one", local(canary.port))
+    await gateway.admit("one", Terms(rules=local(canary.port)))
     for turns in range(60):
         attempt = asyncio.ensure_future(gateway.connect("one", "localhost", canary.port))
         for _ in range(turns % 20):
@@ -188,7 +189,7 @@ async def test_the_end_of_the_manager_is_the_end_of_the_gateway(tmp_path: Path) 
 
 
 async def test_a_forked_child_holds_no_tunnel_open(gateway: Gateway, canary: Canary) -> None:
-    await gateway.admit("one", local(canary.port))
+    await gateway.admit("one", Terms(rules=local(canary.port)))
     tunnel = await gateway.connect("one", "localhost", canary.port)
     child = os.fork()
     if not child:

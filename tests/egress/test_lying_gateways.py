@@ -13,6 +13,7 @@ import pytest
 
 from dayfly.egress import client, tunnel
 from dayfly.egress.client import Closed, EgressDenied, EgressUnreachable, Gateway
+from dayfly.egress.terms import Terms
 from dayfly.errors import HostError
 from dayfly.network import Rule
 from tests.egress import liar
@@ -33,7 +34,7 @@ async def test_a_packet_that_does_not_fit_ends_the_gateway(lie: str) -> None:
     pid = gateway.pid
     told: list[Closed] = []
     gateway.on_closed = lambda sandbox, closed: told.append(closed)
-    await gateway.admit("one", RULES)
+    await gateway.admit("one", Terms(rules=RULES))
     with suppress(EgressDenied):  # or the lie comes after a connection
         (await gateway.connect("one", "a.example", 443)).close()
     await asyncio.wait_for(gateway.lost.wait(), 10)
@@ -58,7 +59,7 @@ async def test_what_it_says_is_printable() -> None:
 async def test_an_end_that_nobody_explains_is_no_whole_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tunnel, "TOLD_SECONDS", 0.05)
     gateway = await lying("leaves")
-    await gateway.admit("one", RULES)
+    await gateway.admit("one", Terms(rules=RULES))
     made = await gateway.connect("one", "a.example", 443)
     with pytest.raises(ConnectionResetError):
         await made.read(10)
@@ -70,7 +71,7 @@ async def test_an_end_that_nobody_explains_is_no_whole_answer(monkeypatch: pytes
 
 async def test_one_that_never_ends_a_tunnel_is_ended_with_it() -> None:
     gateway = await lying("only connects")
-    await gateway.admit("one", RULES)
+    await gateway.admit("one", Terms(rules=RULES))
     told = []
     gateway.on_closed = lambda sandbox, closed: told.append(closed.why)
     made = await gateway.connect("one", "a.example", 443)
@@ -92,7 +93,7 @@ async def test_what_was_handed_over_is_told_whatever_it_says() -> None:
     gateway = await lying("counts nothing")
     told = []
     gateway.on_closed = lambda sandbox, closed: told.append((closed.sent, closed.received))
-    await gateway.admit("one", RULES)
+    await gateway.admit("one", Terms(rules=RULES))
     made = await gateway.connect("one", "a.example", 443)
     await made.write(b"hello")
     assert await made.read(10) == b"answer"
@@ -114,7 +115,7 @@ async def test_one_that_does_not_answer_in_time_is_lost_and_ended(monkeypatch: p
             await gateway.withdraw("one")  # nothing of it is left
         elif what == "admit":
             with pytest.raises(HostError):
-                await gateway.admit("one", RULES)
+                await gateway.admit("one", Terms(rules=RULES))
         else:
             with pytest.raises(EgressDenied, match="has ended") as caught:
                 await gateway.connect("one", "A.example", 443)
@@ -126,7 +127,7 @@ async def test_one_that_does_not_answer_in_time_is_lost_and_ended(monkeypatch: p
 
 async def test_one_that_dies_during_a_connect_is_told_with_the_host_that_was_asked_for() -> None:
     gateway = await lying("no answer to a connect")
-    await gateway.admit("one", RULES)
+    await gateway.admit("one", Terms(rules=RULES))
     asked = [
         asyncio.ensure_future(gateway.connect("one", host, 443)) for host in ("A.example.", "evil\n\x1b" * 100, "::1")
     ]
@@ -156,7 +157,7 @@ async def test_what_is_no_port_is_zero_wherever_it_is_told(port: int) -> None:
 @pytest.mark.usefixtures("descriptors")
 async def test_a_connect_that_the_kernel_does_not_send_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     gateway = await lying("only connects")
-    await gateway.admit("one", RULES)
+    await gateway.admit("one", Terms(rules=RULES))
 
     def refuse(*_: object) -> int:
         raise OSError(errno.ETOOMANYREFS, "too many")

@@ -15,6 +15,7 @@ import pytest_asyncio
 
 from dayfly.egress.client import Gateway, Tunnel
 from dayfly.egress.openings import GSS_REQUEST, MOST, SSL_REQUEST
+from dayfly.egress.terms import Terms
 from tests.egress import client_hello as tls
 from tests.egress.canary import Canary, Visit
 from tests.egress.client_hello import GREASE, ClientHello, hello
@@ -113,7 +114,7 @@ async def heard(tunnel: Tunnel, count: int) -> bytes:
 
 
 async def connected(gateway: Gateway, canary: Canary, protocol: str) -> Tunnel:
-    await gateway.admit("one", local(canary.port, protocol))
+    await gateway.admit("one", Terms(rules=local(canary.port, protocol)))
     return await gateway.connect("one", "localhost", canary.port)
 
 
@@ -258,7 +259,7 @@ async def test_who_says_nothing_is_waited_for_and_then_not(gateway: Gateway, can
 async def test_a_real_client_and_a_real_server_come_together(gateway: Gateway, tmp_path: Path, curve: str) -> None:
     """The standard library's own. With the second curve, of which the client sends no share, the server asks again."""
     trust, server = await _tls_server(tmp_path, curve)
-    await gateway.admit("one", local(server.sockets[0].getsockname()[1], "tls"))
+    await gateway.admit("one", Terms(rules=local(server.sockets[0].getsockname()[1], "tls")))
     tunnel = await gateway.connect("one", "localhost", server.sockets[0].getsockname()[1])
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = trust.wrap_bio(incoming, outgoing, server_hostname="localhost")

@@ -13,6 +13,7 @@ from dayfly.egress.dialling import Dialler
 from dayfly.egress.guests import Guest
 from dayfly.egress.passage import Passage
 from dayfly.egress.resolving import Resolver
+from dayfly.egress.terms import Terms
 from tests.egress.canary import Canary, Visit
 from tests.egress.client_hello import hello
 from tests.egress.conftest import local
@@ -22,7 +23,7 @@ from tests.egress.http.desk import Said
 class One:
     def __init__(self, port: int, protocol: str) -> None:
         self.guest, self.said = Guest(), Said()
-        self.guest.admit(local(port, protocol))
+        self.guest.admit(Terms(rules=local(port, protocol)))
         self.sandbox, theirs = socket.socketpair()
         made = Passage(1, self.guest, Dialler(Resolver()), self.said, theirs)
         self.run = asyncio.ensure_future(made.run("localhost", port))
@@ -40,7 +41,7 @@ async def silent(visit: Visit) -> None:
 async def test_rules_that_change_a_moment_after_the_verdict_are_no_mistake(canary: Canary) -> None:
     one = One(canary.port, "tcp")
     await asyncio.sleep(0)
-    one.guest.admit(())
+    one.guest.admit(Terms())
     last = await one.last()
     assert (last["op"], last.get("code")) == ("denied", "not_listed")
 

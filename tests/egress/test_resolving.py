@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from dayfly.egress.client import EgressDenied, EgressUnreachable, Gateway
+from dayfly.egress.terms import Terms
 from dayfly.network import Rule
 from tests.egress.canary import Canary, until
 from tests.egress.internet import NEAR, NEIGHBOUR, PRIVATE, PUBLIC, Internet, Names
@@ -43,14 +44,14 @@ async def said_through(gateway: Gateway, host: str) -> tuple[str, bytes]:
 
 async def test_a_public_name_is_resolved_and_reached(outside: Gateway, names: Names, public: Canary) -> None:
     names.table["api.example.com"] = [[PUBLIC[0]]]
-    await outside.admit("one", (rule("api.example.com"),))
+    await outside.admit("one", Terms(rules=(rule("api.example.com"),)))
     assert await said_through(outside, "API.example.com.") == (PUBLIC[0], b"hello")
     assert set(names.asked) == {"api.example.com"}  # nobody's search list
 
 
 async def test_nobody_is_asked_for_a_name_that_no_rule_allows(outside: Gateway, names: Names, public: Canary) -> None:
     names.table["evil.example.net"] = [[PUBLIC[0]]]
-    await outside.admit("one", (rule("api.example.com"), rule("*.wild.example.com")))
+    await outside.admit("one", Terms(rules=(rule("api.example.com"), rule("*.wild.example.com"))))
     for host in (
         "evil.example.net",
         "secret-data.evil.example.net",
@@ -79,7 +80,7 @@ async def test_no_name_leads_to_an_address_that_is_not_public(
         internet.bind("far" if reachable else "near", "tcp", address if reachable else "0.0.0.0", PORT)
     )
     names.table["api.example.com"] = [[address]]
-    await outside.admit("one", (rule("api.example.com"),))
+    await outside.admit("one", Terms(rules=(rule("api.example.com"),)))
     assert await refused(outside, "api.example.com") == "private_address"
     assert names.asked  # it was looked up, and not dialled
     assert canary.visits == []
@@ -92,7 +93,7 @@ async def test_a_private_rule_reaches_exactly_its_range(outside: Gateway, names:
     names.table["db.example.com"] = [["10.1.2.3"]]
     names.table["other.example.com"] = [["192.168.7.7"]]
     await outside.admit(
-        "one", tuple(rule(host, private="10.1.2.0/24") for host in ("db.example.com", "other.example.com"))
+        "one", Terms(rules=tuple(rule(host, private="10.1.2.0/24") for host in ("db.example.com", "other.example.com")))
     )
     assert await said_through(outside, "db.example.com") == ("10.1.2.3", b"hello")
     assert await refused(outside, "other.example.com") == "private_address"
@@ -104,7 +105,7 @@ async def test_a_name_that_changes_its_mind_is_judged_each_time(
 ) -> None:
     metadata = await Canary().listen(internet.bind("far", "tcp", "169.254.169.254", PORT))
     names.table["flip.example.com"] = [[PUBLIC[0]], ["169.254.169.254"], ["10.1.2.3"], [PUBLIC[0]]]
-    await outside.admit("one", (rule("flip.example.com"),))
+    await outside.admit("one", Terms(rules=(rule("flip.example.com"),)))
     assert (await said_through(outside, "flip.example.com"))[0] == PUBLIC[0]
     assert await refused(outside, "flip.example.com") == "private_address"
     assert await refused(outside, "flip.example.com") == "private_address"
@@ -116,7 +117,7 @@ async def test_a_name_that_changes_its_mind_is_judged_each_time(
 async def test_what_was_judged_is_what_is_dialled(outside: Gateway, names: Names, public: Canary) -> None:
     """Between the answer and the connection there is no second look-up that could say something else."""
     names.table["api.example.com"] = [[PUBLIC[0]], ["10.1.2.3"]]
-    await outside.admit("one", (rule("api.example.com"),))
+    await outside.admit("one", Terms(rules=(rule("api.example.com"),)))
     tunnel = await outside.connect("one", "api.example.com", PORT)
     assert tunnel.address == PUBLIC[0]
     assert names.asked == ["api.example.com"] * 2  # A and AAAA, once
@@ -127,14 +128,14 @@ async def test_of_mixed_answers_only_the_public_ones_are_dialled(
     outside: Gateway, names: Names, public: Canary
 ) -> None:
     names.table["api.example.com"] = [["10.1.2.3", "127.0.0.1", PUBLIC[0], "169.254.169.254"]]
-    await outside.admit("one", (rule("api.example.com"),))
+    await outside.admit("one", Terms(rules=(rule("api.example.com"),)))
     assert (await said_through(outside, "api.example.com"))[0] == PUBLIC[0]
 
 
 async def test_addresses_are_tried_in_turn(outside: Gateway, names: Names, internet: Internet) -> None:
     second = await Canary().listen(internet.bind("far", "tcp", PUBLIC[1], PORT))
     names.table["api.example.com"] = [[PUBLIC[0], PUBLIC[1]]]
-    await outside.admit("one", (rule("api.example.com"),))
+    await outside.admit("one", Terms(rules=(rule("api.example.com"),)))
     assert await said_through(outside, "api.example.com") == (PUBLIC[1], b"hello")
     await second.close()
 
@@ -142,19 +143,19 @@ async def test_addresses_are_tried_in_turn(outside: Gateway, names: Names, inter
 async def test_ipv6_is_dialled_as_well(outside: Gateway, names: Names, internet: Internet) -> None:
     canary = await Canary().listen(internet.bind("far", "tcp", PUBLIC[2], PORT))
     names.table["six.example.com"] = [[PUBLIC[2]]]
-    await outside.admit("one", (rule("six.example.com"),))
+    await outside.admit("one", Terms(rules=(rule("six.example.com"),)))
     assert await said_through(outside, "six.example.com") == (PUBLIC[2], b"hello")
     await canary.close()
 
 
 async def test_a_name_of_the_hosts_file_needs_a_private_rule_too(outside: Gateway, names: Names) -> None:
-    await outside.admit("one", (rule("wiki.inside.example"),))
+    await outside.admit("one", Terms(rules=(rule("wiki.inside.example"),)))
     assert await refused(outside, "wiki.inside.example") == "private_address"
 
 
 async def test_no_such_name_and_no_such_server_are_told_apart(outside: Gateway, names: Names) -> None:
     names.table["api.example.com"] = [[PUBLIC[0]]]
-    await outside.admit("one", (rule("api.example.com"), rule("gone.example.com")))
+    await outside.admit("one", Terms(rules=(rule("api.example.com"), rule("gone.example.com"))))
     with pytest.raises(EgressUnreachable, match="does not exist"):
         await outside.connect("one", "gone.example.com", PORT)
     assert set(names.asked) == {"gone.example.com"}
@@ -164,11 +165,11 @@ async def test_no_such_name_and_no_such_server_are_told_apart(outside: Gateway, 
 
 async def test_slow_names_of_one_sandbox_do_not_hold_up_another(outside: Gateway, names: Names, public: Canary) -> None:
     names.silent = "slow.example.com"
-    await outside.admit("slow", (rule("*.slow.example.com"),))
+    await outside.admit("slow", Terms(rules=(rule("*.slow.example.com"),)))
     waiting = [asyncio.ensure_future(outside.connect("slow", f"n{n}.slow.example.com", PORT)) for n in range(40)]
     await until(lambda: len(names.asked) >= 4)
     names.table["api.example.com"] = [[PUBLIC[0]]]
-    await outside.admit("one", (rule("api.example.com"),))
+    await outside.admit("one", Terms(rules=(rule("api.example.com"),)))
     assert (await said_through(outside, "api.example.com"))[0] == PUBLIC[0]
     assert len({name for name in names.asked if "slow" in name}) <= 4
     for one in waiting:

@@ -12,6 +12,7 @@ import pytest
 
 from dayfly.egress.client import MOST_EARLY, Closed, EgressDenied, EgressUnreachable, Gateway, Tunnel
 from dayfly.egress.guests import MOST_CONNECTIONS
+from dayfly.egress.terms import Terms
 from dayfly.manager.outlet import Outlet
 from tests.egress.canary import Canary, Visit, until
 from tests.egress.conftest import local
@@ -43,7 +44,7 @@ async def read_all(tunnel: Tunnel) -> bytes:
 async def test_what_is_said_early_is_judged_counted_and_passed_as_if_it_came_late(
     gateway: Gateway, canary: Canary, ends: Ends
 ) -> None:
-    await gateway.admit("one", local(canary.port))
+    await gateway.admit("one", Terms(rules=local(canary.port)))
     tunnel = await gateway.connect("one", "localhost", canary.port, b"x" * (MOST_EARLY + 9))
     assert tunnel.sent == MOST_EARLY
     await tunnel.write(b"y" * 9)
@@ -53,7 +54,7 @@ async def test_what_is_said_early_is_judged_counted_and_passed_as_if_it_came_lat
     tunnel.close()
     with pytest.raises(EgressDenied):
         await gateway.connect("one", "other.example", canary.port, b"hello")
-    await gateway.admit("one", local(canary.port, "tls"))
+    await gateway.admit("one", Terms(rules=local(canary.port, "tls")))
     ended = await gateway.connect("one", "localhost", canary.port, b"hello")
     with pytest.raises(ConnectionResetError):
         await ended.read(100)
@@ -63,7 +64,7 @@ async def test_what_is_said_early_is_judged_counted_and_passed_as_if_it_came_lat
 
 
 async def test_bytes_go_both_ways_and_the_end_is_told_with_counts(gateway: Gateway, canary: Canary, ends: Ends) -> None:
-    await gateway.admit("one", local(canary.port))
+    await gateway.admit("one", Terms(rules=local(canary.port)))
     tunnel = await gateway.connect("one", "LocalHost.", canary.port)
     await tunnel.write(b"hello")
     assert await tunnel.read(100) == b"hello"
@@ -84,7 +85,7 @@ async def test_bytes_go_both_ways_and_the_end_is_told_with_counts(gateway: Gatew
 
 @pytest.mark.usefixtures("descriptors")
 async def test_much_arrives_whole_and_leaves_nothing(gateway: Gateway, canary: Canary, ends: Ends) -> None:
-    await gateway.admit("one", local(canary.port))
+    await gateway.admit("one", Terms(rules=local(canary.port)))
     content = os.urandom(1 << 20) * 20
     tunnel = await gateway.connect("one", "localhost", canary.port)
 
@@ -107,7 +108,7 @@ async def test_a_half_closed_tunnel_goes_on_the_other_way(gateway: Gateway, cana
         visit.writer.write(b"you said " + bytes(visit.said))
 
     canary.behave = answer_at_the_end
-    await gateway.admit("one", local(canary.port))
+    await gateway.admit("one", Terms(rules=local(canary.port)))
     tunnel = await gateway.connect("one", "localhost", canary.port)
     await tunnel.write(b"all")
     tunnel.write_eof()
@@ -122,7 +123,7 @@ async def test_a_server_that_says_all_first_can_still_be_written_to(gateway: Gat
         await visit.read_all()
 
     canary.behave = speak_then_listen
-    await gateway.admit("one", local(canary.port))
+    await gateway.admit("one", Terms(rules=local(canary.port)))
     tunnel = await gateway.connect("one", "localhost", canary.port)
     assert await read_all(tunnel) == b"banner"
     await tunnel.write(b"late")
@@ -140,7 +141,7 @@ async def test_half_an_answer_does_not_look_like_a_whole_one(gateway: Gateway, c
         visit.reset()
 
     canary.behave = break_off
-    await gateway.admit("one", local(canary.port))
+    await gateway.admit("one", Terms(rules=local(canary.port)))
     tunnel = await gateway.connect("one", "localhost", canary.port)
     assert await tunnel.read(10) == b"half"
     await tunnel.write(b"x")
@@ -154,7 +155,7 @@ async def test_what_is_left_by_the_sandbox_is_broken_off_at_the_server(
     gateway: Gateway, canary: Canary, ends: Ends
 ) -> None:
     """Half an upload does not look like a whole one either."""
-    await gateway.admit("one", local(canary.port))
+    await gateway.admit("one", Terms(rules=local(canary.port)))
     tunnel = await gateway.connect("one", "localhost", canary.port)
     await tunnel.write(b"half")
     visit = await canary.visit()
@@ -177,7 +178,7 @@ async def test_a_reader_that_stops_costs_a_bounded_buffer(gateway: Gateway, cana
             sent += 65536
 
     canary.behave = pour
-    await gateway.admit("one", local(canary.port))
+    await gateway.admit("one", Terms(rules=local(canary.port)))
     tunnel = await gateway.connect("one", "localhost", canary.port)
     before, still = -1, 0
     while still < 20:  # until nothing moves any more
@@ -190,8 +191,8 @@ async def test_a_reader_that_stops_costs_a_bounded_buffer(gateway: Gateway, cana
 
 
 async def test_64_connections_at_once_are_the_most_of_one_sandbox(gateway: Gateway, canary: Canary, ends: Ends) -> None:
-    await gateway.admit("one", local(canary.port))
-    await gateway.admit("two", local(canary.port))
+    await gateway.admit("one", Terms(rules=local(canary.port)))
+    await gateway.admit("two", Terms(rules=local(canary.port)))
     tunnels = await asyncio.gather(*(gateway.connect("one", "localhost", canary.port) for _ in range(MOST_CONNECTIONS)))
     with pytest.raises(EgressUnreachable, match="64 connections"):
         await gateway.connect("one", "localhost", canary.port)
@@ -207,8 +208,8 @@ async def test_64_connections_at_once_are_the_most_of_one_sandbox(gateway: Gatew
 
 
 async def test_one_sandbox_has_nothing_of_another_ones_rules(gateway: Gateway, canary: Canary) -> None:
-    await gateway.admit("one", local(canary.port))
-    await gateway.admit("two", ())
+    await gateway.admit("one", Terms(rules=local(canary.port)))
+    await gateway.admit("two", Terms())
     with pytest.raises(EgressDenied) as caught:
         await gateway.connect("two", "localhost", canary.port)
     assert caught.value.denied.code == "not_listed"
@@ -219,7 +220,7 @@ async def test_one_sandbox_has_nothing_of_another_ones_rules(gateway: Gateway, c
 
 @pytest.mark.parametrize("port", [-1, 0, 65536, 2**70, True, "443", 1.5])
 async def test_no_port_of_an_agents_choice_costs_the_gateway(gateway: Gateway, canary: Canary, port: int) -> None:
-    await gateway.admit("one", local(canary.port))
+    await gateway.admit("one", Terms(rules=local(canary.port)))
     with pytest.raises(EgressDenied) as caught:
         await gateway.connect("one", "localhost", port)
     assert caught.value.denied.code == "port_not_listed"
@@ -228,7 +229,7 @@ async def test_no_port_of_an_agents_choice_costs_the_gateway(gateway: Gateway, c
 
 @pytest.mark.parametrize("host", ["", "\ud800", "\U0001f600" * 1024, "\0" * 1024, "x" * 10**6, '"\\' * 512, None])
 async def test_no_host_of_an_agents_choice_costs_the_gateway(gateway: Gateway, canary: Canary, host: str) -> None:
-    await gateway.admit("one", local(canary.port))
+    await gateway.admit("one", Terms(rules=local(canary.port)))
     with pytest.raises(EgressDenied) as caught:
         await gateway.connect("one", host, canary.port)
     assert caught.value.denied.code == "bad_name"
@@ -243,11 +244,11 @@ async def test_a_change_of_the_rules_cuts_what_none_allows_any_more(
     gateway: Gateway, canary: Canary, ends: Ends
 ) -> None:
     other = await Canary().listen()
-    await gateway.admit("one", local(canary.port) + local(other.port))
+    await gateway.admit("one", Terms(rules=local(canary.port) + local(other.port)))
     gone = await gateway.connect("one", "localhost", canary.port)
     stays = await gateway.connect("one", "localhost", other.port)
     async with asyncio.timeout(1):
-        await gateway.admit("one", local(other.port))
+        await gateway.admit("one", Terms(rules=local(other.port)))
         assert (await ends.next()).why == "revoked"
         with pytest.raises(ConnectionResetError, match="revoked"):
             await gone.read(1)
@@ -266,19 +267,19 @@ async def test_a_change_of_the_rules_cuts_what_none_allows_any_more(
 async def test_what_the_new_rule_would_not_have_let_through_is_cut(
     gateway: Gateway, canary: Canary, ends: Ends, change: dict[str, object]
 ) -> None:
-    await gateway.admit("one", local(canary.port))
+    await gateway.admit("one", Terms(rules=local(canary.port)))
     tunnel = await gateway.connect("one", "localhost", canary.port)
     await tunnel.write(bytes(2048))
     while tunnel.received < 2048:
         await tunnel.read(4096)
     (rule,) = local(canary.port)
-    await gateway.admit("one", (type(rule)(**{**rule.model_dump(), **change}),))
+    await gateway.admit("one", Terms(rules=(type(rule)(**{**rule.model_dump(), **change}),)))
     assert (await ends.next()).why == ("byte_cap" if "max_bytes" in change else "revoked")
     tunnel.close()
 
 
 async def test_revocation_under_load(gateway: Gateway, canary: Canary) -> None:
-    await gateway.admit("one", local(canary.port))
+    await gateway.admit("one", Terms(rules=local(canary.port)))
     tunnels = await asyncio.gather(*(gateway.connect("one", "localhost", canary.port) for _ in range(20)))
 
     async def use(tunnel: Tunnel) -> None:
@@ -290,14 +291,14 @@ async def test_revocation_under_load(gateway: Gateway, canary: Canary) -> None:
     using = [asyncio.ensure_future(use(tunnel)) for tunnel in tunnels]
     await until(lambda: all(tunnel.received > 1 << 18 for tunnel in tunnels))
     async with asyncio.timeout(1):
-        await gateway.admit("one", ())
+        await gateway.admit("one", Terms())
         await asyncio.gather(*using)
     for tunnel in tunnels:
         tunnel.close()
 
 
 async def test_a_withdrawn_sandbox_has_no_tunnels(gateway: Gateway, canary: Canary, ends: Ends) -> None:
-    await gateway.admit("one", local(canary.port))
+    await gateway.admit("one", Terms(rules=local(canary.port)))
     tunnel = await gateway.connect("one", "localhost", canary.port)
     await gateway.withdraw("one")
     assert (await ends.next()).why == "withdrawn"
@@ -320,7 +321,7 @@ async def test_all_ends_are_told_before_a_withdrawal_is_over(gateway: Gateway, c
         await by.admit("one", local(canary.port), told.append)
     else:
         gateway.on_closed = lambda sandbox, closed: told.append(closed)
-        await by.admit("one", local(canary.port))
+        await by.admit("one", Terms(rules=local(canary.port)))
     tunnels = await asyncio.gather(*(by.connect("one", "localhost", canary.port) for _ in range(60)))
     for tunnel in tunnels:
         await tunnel.write(b"hello")
@@ -349,7 +350,7 @@ def _ready(gateway: Gateway) -> Callable[[], Awaitable[Gateway]]:
 async def test_a_cap_counts_both_directions_and_is_kept_to_the_byte(
     gateway: Gateway, canary: Canary, ends: Ends
 ) -> None:
-    await gateway.admit("one", local(canary.port, max_bytes=4096))
+    await gateway.admit("one", Terms(rules=local(canary.port, max_bytes=4096)))
     tunnel = await gateway.connect("one", "localhost", canary.port)
     await tunnel.write(bytes(3000))
     with pytest.raises(ConnectionResetError, match="byte_cap"):
@@ -365,7 +366,7 @@ async def test_a_cap_counts_both_directions_and_is_kept_to_the_byte(
 
 
 async def test_exactly_what_is_allowed_passes(gateway: Gateway, canary: Canary, ends: Ends) -> None:
-    await gateway.admit("one", local(canary.port, max_bytes=4096))
+    await gateway.admit("one", Terms(rules=local(canary.port, max_bytes=4096)))
     tunnel = await gateway.connect("one", "localhost", canary.port)
     await tunnel.write(bytes(2048))
     tunnel.write_eof()
@@ -375,20 +376,20 @@ async def test_exactly_what_is_allowed_passes(gateway: Gateway, canary: Canary, 
 
 
 async def test_a_cap_is_not_renewed_by_taking_the_rule_away(gateway: Gateway, canary: Canary) -> None:
-    await gateway.admit("one", local(canary.port, max_bytes=4096))
+    await gateway.admit("one", Terms(rules=local(canary.port, max_bytes=4096)))
     tunnel = await gateway.connect("one", "localhost", canary.port)
     await tunnel.write(bytes(2048))
     while tunnel.received < 2048:
         await tunnel.read(4096)
-    await gateway.admit("one", ())
-    await gateway.admit("one", local(canary.port, max_bytes=4096))
+    await gateway.admit("one", Terms())
+    await gateway.admit("one", Terms(rules=local(canary.port, max_bytes=4096)))
     with pytest.raises(EgressDenied):
         await gateway.connect("one", "localhost", canary.port)
     tunnel.close()
 
 
 async def test_a_rate_is_kept_by_all_tunnels_of_a_rule_together(gateway: Gateway, canary: Canary) -> None:
-    await gateway.admit("one", local(canary.port, rate=400_000))
+    await gateway.admit("one", Terms(rules=local(canary.port, rate=400_000)))
     tunnels = [await gateway.connect("one", "localhost", canary.port) for _ in range(4)]
 
     async def use(tunnel: Tunnel) -> None:

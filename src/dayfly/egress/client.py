@@ -26,7 +26,6 @@ from dayfly.egress.terms import Terms
 from dayfly.egress.tunnel import ENDS, Closed, Requested, Tunnel
 from dayfly.egress.verdict import Denied, port_or_zero
 from dayfly.errors import DayflyError, Fault, HostError
-from dayfly.network import Grants
 
 __all__ = ["MOST_EARLY", "Closed", "EgressDenied", "EgressUnreachable", "Gateway", "Requested", "Tunnel"]
 
@@ -140,9 +139,8 @@ class Gateway:
 
     # --- what is asked ----------------------------------------------------------------------------------------------
 
-    async def admit(self, sandbox: str, terms: Terms | Grants) -> None:
+    async def admit(self, sandbox: str, terms: Terms) -> None:
         """The sandbox's rules from now on. When this returns, tunnels that none of them allows have been cut. Raises ``HostError``."""
-        terms = Terms.of(terms)
         text = json.dumps(terms.model_dump(mode="json"))  # ASCII
         parts = [text[at : at + MAX_PART] for at in range(0, len(text), MAX_PART)]
         number, answer = self._ask()

@@ -113,7 +113,7 @@ class _Service:
         guest = self._guests.pop(packet["sandbox"], None)
         ending: set[asyncio.Task[None]] = set()
         if guest is not None:
-            guest.admit(())  # for what is being dialled
+            guest.admit(Terms())  # for what is being dialled
             for number in tuple(guest.connections):
                 ending.add(self._tasks[number])
                 self._passages[number].end("withdrawn")

@@ -41,9 +41,8 @@ class Guest:
         self._certificates: Certificates | None = None
         self._later = later or asyncio.get_running_loop().call_later
 
-    def admit(self, terms: Terms | Grants) -> None:
-        """Raises ``ValueError`` for what is no authority."""
-        terms = Terms.of(terms)
+    def admit(self, terms: Terms) -> None:
+        """From now on. Whether its authority is one is seen when it is needed."""
         if terms.authority != self.terms.authority:
             self._certificates = None
         self.terms, rules = terms, terms.rules

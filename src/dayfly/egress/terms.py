@@ -18,8 +18,6 @@ class Authority(Checked):
 
 
 class Terms(Checked):
-    """``of`` makes them of rules that need nothing else."""
-
     rules: Grants = ()
 
     authority: Authority | None = None
@@ -30,7 +28,3 @@ class Terms(Checked):
 
     indexes: dict[PackageKind, str] = Field(default_factory=dict, repr=False)
     """URLs of the package indexes that this machine is set to; what credentials are in them stays here."""
-
-    @classmethod
-    def of(cls, value: Terms | Grants) -> Terms:
-        return value if isinstance(value, Terms) else cls(rules=value)
