@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-import tempfile
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv4Network
-from pathlib import Path
 from typing import Any
 
 from dayfly.egress.authority import make_authority
@@ -77,7 +74,7 @@ def server_context(host: str = HOST, authority: Any = OUTSIDE) -> ssl.SSLContext
     return Certificates(authority).context(host)
 
 
-def client_context(authority: Any, **more: Any) -> ssl.SSLContext:
+def client_context(authority: Any) -> ssl.SSLContext:
     return ssl.create_default_context(cadata=authority.certificate)
 
 
@@ -138,11 +135,3 @@ async def _body(reader: asyncio.StreamReader, fields: dict[str, str]) -> bytes:
         await reader.readexactly(2)
     await reader.readexactly(2)
     return found
-
-
-@asynccontextmanager
-async def file_of(pem: str) -> AsyncIterator[Path]:
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "file.pem"
-        path.write_text(pem)
-        yield path

@@ -16,7 +16,7 @@ from dayfly.egress.http.upstream import MOST_INFORMATIONAL
 from dayfly.egress.terms import Terms
 from dayfly.network import Rule
 from tests.egress.canary import Canary, Visit
-from tests.egress.http.desk import HOST, OUTSIDE, Desk, Passing, client_context, response, server_context
+from tests.egress.http.desk import HOST, OUTSIDE, Desk, Passing, asked, client_context, response, server_context
 
 EMPTY = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
@@ -142,7 +142,7 @@ async def turns_during(asking: Awaitable[object]) -> int:
 
 
 @pytest.mark.parametrize(
-    ("asked", "answer"),
+    ("requests", "answer"),
     [
         (chunked("/1", b"1\r\na\r\n" * MANY + b"0\r\n\r\n"), EMPTY),
         (get("/1"), b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * MANY + b"0\r\n\r\n"),
@@ -151,35 +151,29 @@ async def turns_during(asking: Awaitable[object]) -> int:
     ids=["body", "answer", "requests"],
 )
 async def test_the_smallest_pieces_leave_others_their_turn(
-    outside: Any, monkeypatch: pytest.MonkeyPatch, asked: bytes, answer: bytes
+    outside: Any, monkeypatch: pytest.MonkeyPatch, requests: bytes, answer: bytes
 ) -> None:
     """With a turn of no time there is one for each piece."""
     monkeypatch.setattr(stream, "TURN_SECONDS", 0.0)
     await outside(Says(answer))
     desk = Desk()
     reader, writer = await desk.tls()
-    writer.write(asked)
-    answers = MANY if asked.count(b"GET") > 1 else 1
+    writer.write(requests)
+    answers = MANY if requests.count(b"GET") > 1 else 1
     assert await turns_during(all_of(response(reader) for _ in range(answers))) >= MANY
     writer.close()
 
 
 async def test_answers_before_the_answer_have_an_end(outside: Any) -> None:
     await outside(Says(b"HTTP/1.1 103 Early Hints\r\n\r\n" * (MOST_INFORMATIONAL + 1) + EMPTY))
-    desk = Desk()
-    reader, writer = await desk.tls()
-    writer.write(get("/1"))
-    assert (await response(reader))[0] == 502
-    writer.close()
+    [(status, _, _)] = await asked(Desk(), get("/1"))
+    assert status == 502
 
 
 async def test_a_few_answers_before_the_answer_are_nothing(outside: Any) -> None:
     await outside(Says(b"HTTP/1.1 103 Early Hints\r\n\r\n" * MOST_INFORMATIONAL + EMPTY))
-    desk = Desk()
-    reader, writer = await desk.tls()
-    writer.write(get("/1"))
-    assert (await response(reader))[0] == 200
-    writer.close()
+    [(status, _, _)] = await asked(Desk(), get("/1"))
+    assert status == 200
 
 
 # --- servers ------------------------------------------------------------------------------------------------------------
@@ -187,25 +181,17 @@ async def test_a_few_answers_before_the_answer_are_nothing(outside: Any) -> None
 
 async def test_what_nobody_has_asked_for_is_not_the_next_answer(outside: Any) -> None:
     server = await outside(Says(EMPTY + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil", EMPTY))
-    desk = Desk()
-    reader, writer = await desk.tls()
-    for path in ("/1", "/2"):
-        writer.write(get(path))
-        assert (await response(reader))[2] == b""
+    found = await asked(Desk(), get("/1"), get("/2"))
+    assert [body for _, _, body in found] == [b"", b""]
     assert len(server.visits) == 2
-    writer.close()
 
 
 async def test_of_chunks_and_a_length_the_chunks_are_right(outside: Any) -> None:
     both = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nabcd\r\n0\r\n\r\n"
     await outside(Says(both))
-    desk = Desk()
-    reader, writer = await desk.tls()
-    writer.write(get("/1"))
-    status, headers, body = await response(reader)
+    [(status, headers, body)] = await asked(Desk(), get("/1"))
     assert (status, body) == (200, b"abcd")
     assert "content-length" not in dict(headers)
-    writer.close()
 
 
 @pytest.mark.parametrize(
@@ -226,22 +212,16 @@ async def test_of_chunks_and_a_length_the_chunks_are_right(outside: Any) -> None
 async def test_what_is_no_answer_is_told_as_such(outside: Any, answer: bytes) -> None:
     await outside(Says(answer, closes=True))
     desk = Desk()
-    reader, writer = await desk.tls()
-    writer.write(get("/1"))
-    status, headers, _ = await response(reader)
+    [(status, headers, _)] = await asked(desk, get("/1"))
     assert (status, dict(headers)["x-dayfly-unreachable"]) == (502, "1")
-    writer.close()
     assert (await desk.over())["why"] == "done"
 
 
 async def test_a_head_is_bounded_however_it_arrives(outside: Any) -> None:
     """Also where all of it, and its end, are there at once."""
     await outside(Says(b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 40_000 + b"Content-Length: 0\r\n\r\n", closes=True))
-    desk = Desk()
-    reader, writer = await desk.tls()
-    writer.write(get("/1"))
-    assert (await response(reader))[0] == 502
-    writer.close()
+    [(status, _, _)] = await asked(Desk(), get("/1"))
+    assert status == 502
 
 
 # --- rules that change --------------------------------------------------------------------------------------------------
@@ -250,16 +230,16 @@ async def test_a_head_is_bounded_however_it_arrives(outside: Any) -> None:
 async def test_a_connection_that_is_being_made_is_looked_at_if_the_rules_say_so_meanwhile(canary: Canary) -> None:
     """It would pass otherwise, whatever is asked on it."""
     desk = Desk(canary.port, methods=None)
-    asked, looked_up = asyncio.Event(), asyncio.Event()
+    begun, looked_up = asyncio.Event(), asyncio.Event()
     at_once = desk.resolver.addresses
 
     async def slow(host: str, turns: object) -> list[IPv4Address]:
-        asked.set()
+        begun.set()
         await looked_up.wait()
         return await at_once(host, turns)
 
     desk.resolver.addresses = slow  # type: ignore[method-assign]
-    await asked.wait()
+    await begun.wait()
     rule = Rule(host=HOST, ports=[canary.port], private="127.0.0.0/8", paths=["/only"])
     desk.guest.admit(Terms(rules=(rule,), authority=desk.authority))
     desk.passage.judge_again()
