@@ -32,6 +32,12 @@ MAKING_SECONDS = 40.0
 OPENING_SECONDS = 30.0
 """From the connection to the first bytes that tell what it is. Clients begin at once; some open one in advance."""
 
+MOST_METHOD = 20
+MOST_PATH = 500
+MOST_WORDS = 1000
+"""Characters that are told of a request, and of a denial's reason and remedy: less than a packet takes, for a sandbox that writes
+long ones must not have the gateway taken for a liar."""
+
 _RESET = pack("ii", 1, 0)  # SO_LINGER: the server is to see that this is no end, but a break
 
 
@@ -123,7 +129,8 @@ class Passage:
     # --- making it --------------------------------------------------------------------------------------------------
 
     async def _connected(self, host: str, port: int) -> tuple[Allowed, socket.socket | None]:
-        """With nobody at the other end where requests are looked at, which rules that change meanwhile may say as well. Raises ``Refused``, ``Unreachable``, ``_Ended``."""
+        """With nobody at the other end where requests are looked at, which rules that change meanwhile may say as well. Raises
+        ``Refused``, ``Unreachable``, ``_Ended``."""
         until = asyncio.get_running_loop().time() + MAKING_SECONDS
         while True:
             verdict, version = self._guest.judge(host, port), self._guest.version
@@ -176,8 +183,8 @@ class Passage:
     async def _tell(self, one: Answered) -> None:
         address = self._served.address if self._served else ""
         told = {
-            "method": one.method[:20],
-            "path": one.path[:500],
+            "method": one.method[:MOST_METHOD],
+            "path": one.path[:MOST_PATH],
             "status": one.status,
             "rule": one.rule,
             "secret": one.secret,
@@ -256,4 +263,4 @@ def _too_slow(one: Opening) -> Exception:
 def _told(denied: Denied | None) -> dict[str, object]:
     if denied is None:
         return {"code": None, "reason": None, "remedy": None}
-    return {"code": denied.code, "reason": denied.reason[:1000], "remedy": denied.remedy[:1000]}
+    return {"code": denied.code, "reason": denied.reason[:MOST_WORDS], "remedy": denied.remedy[:MOST_WORDS]}

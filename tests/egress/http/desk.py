@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import ssl
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from dayfly.egress.certificates import Certificates
 from dayfly.egress.dialling import Dialler
 from dayfly.egress.guests import Guest
 from dayfly.egress.http.messages import Headers, Origin, Request, Response, Upstreams, once
+from dayfly.egress.packets import TO_MANAGER, parse
 from dayfly.egress.passage import Passage
 from dayfly.egress.terms import Terms
 from dayfly.egress.verdict import Denied
@@ -55,13 +57,13 @@ class Passing:
 
 
 class Said:
-    """What a passage tells the manager."""
+    """What a passage tells the manager, as that takes it."""
 
     def __init__(self) -> None:
         self.packets: list[dict[str, Any]] = []
 
     def post(self, packet: Mapping[str, object]) -> asyncio.Future[None]:
-        self.packets.append(dict(packet))
+        self.packets.append(parse(json.dumps(packet).encode("ascii"), TO_MANAGER))
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         done.set_result(None)
         return done

@@ -113,6 +113,19 @@ async def test_behind_a_body_a_request_is_read_as_strictly_as_at_the_beginning(o
     writer.close()
 
 
+# --- what is told -------------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_told_of_a_request_has_room_in_a_packet(outside: Any) -> None:
+    """The manager would take the gateway for a liar, and end it for everybody."""
+    await outside(Says(EMPTY))
+    desk = Desk()
+    long = get("/" + "a" * 8000).replace(b"GET", b"M" * 8000)
+    assert [status for status, _, _ in await asked(desk, long)] == [200]
+    [told] = desk.said.of("request")
+    assert (told["method"], told["path"]) == ("M" * 20, "/" + "a" * 499)
+
+
 # --- who else gets a turn -----------------------------------------------------------------------------------------------
 
 MANY = 300
