@@ -145,8 +145,9 @@ async def test_an_end_leaves_no_process_and_no_descriptor(canary: Canary) -> Non
     await asyncio.sleep(0)
 
 
-@pytest.mark.usefixtures("descriptors")
-async def test_connections_that_nobody_waits_for_any_more_leave_nothing(gateway: Gateway, canary: Canary) -> None:
+async def test_connections_that_nobody_waits_for_any_more_leave_nothing(
+    gateway: Gateway, canary: Canary, descriptors: int
+) -> None:
     ended = []
     gateway.on_closed = lambda sandbox, closed: ended.append(closed.why)
     await gateway.admit("one", Terms(rules=local(canary.port)))
@@ -160,7 +161,7 @@ async def test_connections_that_nobody_waits_for_any_more_leave_nothing(gateway:
     await until(lambda: not gateway._dialled)
     assert set(ended) <= {"ended", "done"}
     await until(lambda: all(visit.over.is_set() for visit in canary.visits))
-    await asyncio.sleep(0.05)
+    await until(lambda: len(os.listdir("/proc/self/fd")) <= descriptors)
 
 
 async def test_the_end_of_the_manager_is_the_end_of_the_gateway(tmp_path: Path) -> None:
