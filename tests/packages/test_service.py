@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -112,6 +113,22 @@ async def test_a_page_is_the_same_in_html(stage: Stage) -> None:
     assert 'data-requires-python="&gt;=3.9,&lt;&quot;4&quot;"' in text
     assert 'data-yanked="&lt;b&gt;"' in text
     assert "/python/files/demo/demo-1.0-py3-none-any.whl#sha256=" in text
+
+
+@pytest.mark.parametrize("accept", [JSON, "text/html"])
+async def test_a_page_is_read_and_written_beside_the_loop(stage: Stage, accept: str) -> None:
+    """Of tens of thousands of files that takes a second, in which no other sandbox would get anything."""
+    here = set()
+    sys.setprofile(
+        lambda frame, event, _: here.add(frame.f_code.co_name) if event == "call" else None
+    )  # of this thread alone
+    try:
+        page = await stage.get("/python/simple/demo/", ("accept", accept))
+    finally:
+        sys.setprofile(None)
+    assert b"demo-2.0-py3-none-any.whl" in page
+    assert "page_of" in here
+    assert not here & {"files_of", "_chosen", "_lists", "project_page", "_described", "_anchor"}
 
 
 async def test_an_index_in_html_serves_as_well(stage: Stage) -> None:

@@ -113,7 +113,7 @@ class PackagesService:
         listing, page = await self._page(name, upstreams)
         if page.why is not None:
             raise page.why
-        return _made(python.project_page(page, as_json), JSON if as_json else _HTML, listing.number)
+        return _made(await python.written(page, as_json), JSON if as_json else _HTML, listing.number)
 
     async def _file(self, name: str, file: str, request: Request, upstreams: Upstreams) -> Response:
         listing, page = await self._page(name, upstreams)
