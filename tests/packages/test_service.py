@@ -40,7 +40,7 @@ class Stage:
     def rule(self, private: str | None = None, **packages: Any) -> None:
         rules = parse_network([{"packages": packages, "private": private}])
         terms = Terms(rules=rules, indexes={kind: url for kind, url in self.urls.items() if url})  # type: ignore[misc]
-        self.service = PackagesService([(7, rules[0])], terms, now=lambda: NOW)  # type: ignore[list-item]
+        self.service = PackagesService(rules[0], 7, terms, now=lambda: NOW)  # type: ignore[list-item]
 
     async def ask(self, path: str, *headers: tuple[str, str], method: str = "GET") -> Response:
         try:
