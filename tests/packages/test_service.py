@@ -128,7 +128,7 @@ async def test_a_page_is_read_and_written_beside_the_loop(stage: Stage, accept: 
         sys.setprofile(None)
     assert b"demo-2.0-py3-none-any.whl" in page
     assert "page_of" in here
-    assert not here & {"files_of", "_chosen", "_lists", "project_page", "_described", "_anchor"}
+    assert not here & {"files_of", "_chosen", "_on", "project_page", "_described", "_anchor"}
 
 
 async def test_an_index_in_html_serves_as_well(stage: Stage) -> None:
@@ -269,6 +269,19 @@ async def test_hashes_are_held_to_the_list(stage: Stage) -> None:
     good = base64.b64encode(hashlib.sha512(tarball("demo", "1.0.0")).digest()).decode()
     bad = base64.b64encode(bytes(64)).decode()
     stage.rule(node=[f"demo@1.0.0 sha512-{good}", f"demo@1.1.0 sha512-{bad}"])
+    assert list((await stage.document())["versions"]) == ["1.0.0"]
+
+
+async def test_each_of_many_hashes_counts(stage: Stage) -> None:
+    right = hashlib.sha256(wheel("demo", "1.0")[1]).hexdigest()
+    stage.rule(
+        python=[" ".join(["demo", *(f"--hash=sha256:{one:064x}" for one in range(99)), f"--hash=sha256:{right}"])]
+    )
+    assert [one["filename"] for one in await stage.page()] == ["demo-1.0-py3-none-any.whl"]
+    good = hashlib.sha512(tarball("demo", "1.0.0")).digest()
+    others = (number.to_bytes(64) for number in range(99))
+    hashes = ["sha512-" + base64.b64encode(one).decode() for one in (*others, good)]
+    stage.rule(node=[" ".join(["demo", *hashes])])
     assert list((await stage.document())["versions"]) == ["1.0.0"]
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import html
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
 from packaging.version import Version
@@ -15,7 +16,7 @@ from packaging.version import Version
 from dayfly.egress.dialling import Unreachable
 from dayfly.egress.http.messages import Refused, Upstreams
 from dayfly.egress.services.packages.denying import refused
-from dayfly.egress.services.packages.digests import digests_of_simple, matches
+from dayfly.egress.services.packages.digests import Digests, digests_of_simple, matches
 from dayfly.egress.services.packages.index import Index, turn
 from dayfly.egress.services.packages.pages import JSON, BadPage, File, files_of
 from dayfly.network.entries import PythonEntry
@@ -76,7 +77,7 @@ def _chosen(
     wheels = tuple(one for one in files if one.wheel or not wheels_only)
     if not wheels:
         return (), "it has no wheels, and the rule allows nothing else (wheels_only)."
-    listed = tuple(one for one in wheels if any(_lists(entry, one) for entry in entries))
+    listed = tuple(filter(_on(entries), wheels))
     if not listed:
         return (), "the index has none of the versions, or none of the files, that the rule lists."
     if newest is None:
@@ -89,10 +90,17 @@ def _chosen(
     ), "all that the rule lists is too new (min_age)."
 
 
-def _lists(entry: PythonEntry, file: File) -> bool:
-    if not entry.has(file.version):
-        return False
-    return not entry.hashes or matches(digests_of_simple(_split(one) for one in entry.hashes), file.digests)
+def _on(entries: tuple[PythonEntry, ...]) -> Callable[[File], bool]:
+    """Whether a file is on the list. Each version and each hash is read once, not for each of tens of thousands of files."""
+    wanted = [(entry, digests_of_simple(map(_split, entry.hashes))) for entry in entries]
+
+    @cache
+    def having(version: Version) -> list[tuple[PythonEntry, Digests]]:
+        return [one for one in wanted if one[0].has(version)]
+
+    return lambda file: any(
+        not entry.hashes or matches(digests, file.digests) for entry, digests in having(file.version)
+    )
 
 
 def _split(one: str) -> tuple[str, str]:
