@@ -12,28 +12,23 @@ import shutil
 import signal
 import subprocess
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from dayfly.errors import HostError, PolicyError
 from dayfly.hosts import BadHost, IsAddress, canonical
 from dayfly.images.wheels import pip_command
 from dayfly.network import Grants, PackageKind, PackagesRule
+from dayfly.tool_settings import npm_settings
 
 __all__ = ["SECONDS", "MachineIndexes", "package_indexes"]
 
 SECONDS = 20.0
 """For one answer of pip or npm: both start in a second or two on a slow machine, and one that hangs is not waited for."""
 
-_MOST_BYTES = 65_536
-"""Of an npmrc: they have a few lines."""
-
 _SETTING = re.compile(r"^(?P<section>[^.\s]+)\.(?P<key>[a-z-]+)='(?P<value>[^'\n]*)'$", re.MULTILINE)
 _DEFAULT = re.compile(r"--index-url\s+<url>\s[^\n]*?\(default:?\s+(?P<url>[^\s)]+)\)")
-_NPM_LINE = re.compile(r"^\s*(?P<key>[^\s=;#]+)\s*=\s*[\"']?(?P<value>[^\"'\n]*?)[\"']?\s*$", re.MULTILINE)
-_VARIABLE = re.compile(r"\$\{(\w{1,100})\}")
 
 
 def package_indexes(environment: Mapping[str, str] | None = None) -> dict[PackageKind, str]:
@@ -128,21 +123,11 @@ def _default(help_text: str | None) -> str | None:
 
 
 def _node(env: Mapping[str, str]) -> str | None:
-    settings = dict(_npm_settings(env))
+    settings = dict(npm_settings(env))
     npm = shutil.which("npm", path=env.get("PATH"))
     told = (_output([npm, "config", "get", "registry"], env) or "") if npm else ""
-    url = told.strip() or env.get("npm_config_registry") or env.get("NPM_CONFIG_REGISTRY") or settings.get("registry")
+    url = told.strip() or settings.get("registry")
     return _with_credentials(url, settings) if url and url.startswith(("https://", "http://")) else None
-
-
-def _npm_settings(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The machine's, and the user's after it."""
-    user = Path(
-        env.get("NPM_CONFIG_USERCONFIG") or env.get("npm_config_userconfig") or Path(env.get("HOME") or "/") / ".npmrc"
-    )
-    for file in (Path(env.get("NPM_CONFIG_GLOBALCONFIG") or "/etc/npmrc"), user):
-        for match in _NPM_LINE.finditer(_text(file)):
-            yield match["key"], _VARIABLE.sub(lambda one: env.get(one[1], ""), match["value"])
 
 
 def _with_credentials(url: str, settings: Mapping[str, str]) -> str:
@@ -178,14 +163,6 @@ def _decoded(text: str) -> str:
 
 
 # --- this machine -----------------------------------------------------------------------------------------------------
-
-
-def _text(file: Path) -> str:
-    try:
-        with file.open("rb") as opened:
-            return opened.read(_MOST_BYTES).decode(errors="replace")
-    except OSError:
-        return ""
 
 
 def _output(argv: Sequence[str], env: Mapping[str, str], seconds: float = SECONDS) -> str | None:

@@ -49,10 +49,11 @@ def test_they_are_those_of_npm_and_of_python(tmp_path: Path, etc: Path) -> None:
     assert registries(home | env, etc=etc) == found | {"env.example.com", "twine.example.com"}
 
 
-def test_npm_may_be_told_of_another_file(tmp_path: Path, etc: Path) -> None:
+@pytest.mark.parametrize("name", ["NPM_CONFIG_USERCONFIG", "npm_config_userconfig"])
+def test_npm_may_be_told_of_another_file(tmp_path: Path, etc: Path, name: str) -> None:
     (tmp_path / ".npmrc").write_text(NPMRC)
     (tmp_path / "other").write_text("registry=https://other.example.com")
-    env = {"HOME": str(tmp_path), "NPM_CONFIG_USERCONFIG": str(tmp_path / "other")}
+    env = {"HOME": str(tmp_path), name: str(tmp_path / "other")}
     assert registries(env, etc=etc) == {"other.example.com"}
 
 

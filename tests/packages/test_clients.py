@@ -81,9 +81,10 @@ def desk(index: Index, tmp_path: Path) -> Iterator[Desk]:
             }
         ]
     )
-    grants = [(number, rule) for number, rule in enumerate(rules) if isinstance(rule, PackagesRule)]
+    [rule] = rules
+    assert isinstance(rule, PackagesRule)
     terms = Terms(rules=rules, indexes=INDEXES)
-    with door(lambda: PackagesService(grants, terms), Loopback(**{HOST.replace(".", "_"): index.port})) as where:
+    with door(lambda: PackagesService(rule, 0, terms), Loopback(**{HOST.replace(".", "_"): index.port})) as where:
         told = {name: value.replace(PACKAGES_HOST, where) for name, value in environment_for(rules).items()}
         home = {"HOME": str(tmp_path), "PATH": f"{NODE_HOME}/bin:/usr/bin:/bin", "PIP_CONFIG_FILE": os.devnull}
         yield Desk(index, tmp_path, {**home, **told, "PIP_TRUSTED_HOST": where})

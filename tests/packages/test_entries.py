@@ -13,7 +13,7 @@ from dayfly.errors import PolicyError
 from dayfly.limits import Unfit
 from dayfly.network import PackagesRule, parse_network
 from dayfly.network.entries import LONGEST_ENTRY, NodeEntry, node_entry, python_entry, python_name, semver
-from dayfly.network.packages import MOST_PACKAGES
+from dayfly.network.packages import MOST_OF_ONE, MOST_PACKAGES
 
 SHA256 = "--hash=sha256:" + "a" * 64
 INTEGRITY = "sha512-" + base64.b64encode(bytes(64)).decode()
@@ -128,6 +128,15 @@ def test_versions_of_python_are_those_of_pep_440() -> None:
 def test_a_list_is_bounded_and_plain(packages: dict[str, object], said: str) -> None:
     with pytest.raises(PolicyError, match=said):
         parse_network([{"packages": packages}])
+
+
+@pytest.mark.parametrize("kind", ["python", "node"])
+def test_a_name_is_there_a_bounded_number_of_times(kind: str) -> None:
+    mark = {"python": "==", "node": "@"}[kind]
+    ones = [f"a{mark}1.0.{number}" for number in range(MOST_OF_ONE)]
+    assert getattr(rule(**{kind: [*ones, ones[0], "b"]}).packages, kind) == (*ones, "b")
+    with pytest.raises(PolicyError, match=f"a is there {MOST_OF_ONE + 1} times"):
+        rule(**{kind: [*ones, "a", "b"]})
 
 
 def test_what_is_listed_twice_is_kept_once_and_a_second_rule_is_refused() -> None:

@@ -77,6 +77,19 @@ def test_npm_has_its_registry_and_what_it_sends_there(tmp_path: Path, npmrc: str
     assert package_indexes(home(tmp_path, npmrc, PATH=f"{bin_}", TOKEN="fromenv", PIP_NO_INDEX="1")).get("node") == url
 
 
+@pytest.mark.parametrize("variable", ["npm_config_registry", "NPM_CONFIG_REGISTRY"])
+def test_the_environment_counts_before_files_of_npm(tmp_path: Path, variable: str) -> None:
+    npmrc = "registry=https://npm.example.com/\n//env.example.com/:_authToken=x\n"
+    told = {
+        variable: "https://env.example.com/",
+        "NPM_CONFIG_//env.example.com/:_authToken": "tok",
+        "npm_config__auth": "y",
+    }
+    env = home(tmp_path, npmrc, PATH=str(tmp_path), PIP_NO_INDEX="1") | told
+    assert package_indexes(env)["node"] == "https://:tok@env.example.com/"
+    assert package_indexes(env | {variable: ""})["node"] == "https://npm.example.com/"
+
+
 def test_a_tool_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:
     code = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'input()']); print('x', flush=True); import time; time.sleep(99)"
     assert indexes._output([sys.executable, "-c", code], os.environ, seconds=1.0) is None

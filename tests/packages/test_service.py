@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -39,7 +40,7 @@ class Stage:
     def rule(self, private: str | None = None, **packages: Any) -> None:
         rules = parse_network([{"packages": packages, "private": private}])
         terms = Terms(rules=rules, indexes={kind: url for kind, url in self.urls.items() if url})  # type: ignore[misc]
-        self.service = PackagesService([(7, rules[0])], terms, now=lambda: NOW)  # type: ignore[list-item]
+        self.service = PackagesService(rules[0], 7, terms, now=lambda: NOW)  # type: ignore[list-item]
 
     async def ask(self, path: str, *headers: tuple[str, str], method: str = "GET") -> Response:
         try:
@@ -112,6 +113,22 @@ async def test_a_page_is_the_same_in_html(stage: Stage) -> None:
     assert 'data-requires-python="&gt;=3.9,&lt;&quot;4&quot;"' in text
     assert 'data-yanked="&lt;b&gt;"' in text
     assert "/python/files/demo/demo-1.0-py3-none-any.whl#sha256=" in text
+
+
+@pytest.mark.parametrize("accept", [JSON, "text/html"])
+async def test_a_page_is_read_and_written_beside_the_loop(stage: Stage, accept: str) -> None:
+    """Of tens of thousands of files that takes a second, in which no other sandbox would get anything."""
+    here = set()
+    sys.setprofile(
+        lambda frame, event, _: here.add(frame.f_code.co_name) if event == "call" else None
+    )  # of this thread alone
+    try:
+        page = await stage.get("/python/simple/demo/", ("accept", accept))
+    finally:
+        sys.setprofile(None)
+    assert b"demo-2.0-py3-none-any.whl" in page
+    assert "page_of" in here
+    assert not here & {"files_of", "_chosen", "_on", "project_page", "_described", "_anchor"}
 
 
 async def test_an_index_in_html_serves_as_well(stage: Stage) -> None:
@@ -252,6 +269,19 @@ async def test_hashes_are_held_to_the_list(stage: Stage) -> None:
     good = base64.b64encode(hashlib.sha512(tarball("demo", "1.0.0")).digest()).decode()
     bad = base64.b64encode(bytes(64)).decode()
     stage.rule(node=[f"demo@1.0.0 sha512-{good}", f"demo@1.1.0 sha512-{bad}"])
+    assert list((await stage.document())["versions"]) == ["1.0.0"]
+
+
+async def test_each_of_many_hashes_counts(stage: Stage) -> None:
+    right = hashlib.sha256(wheel("demo", "1.0")[1]).hexdigest()
+    stage.rule(
+        python=[" ".join(["demo", *(f"--hash=sha256:{one:064x}" for one in range(99)), f"--hash=sha256:{right}"])]
+    )
+    assert [one["filename"] for one in await stage.page()] == ["demo-1.0-py3-none-any.whl"]
+    good = hashlib.sha512(tarball("demo", "1.0.0")).digest()
+    others = (number.to_bytes(64) for number in range(99))
+    hashes = ["sha512-" + base64.b64encode(one).decode() for one in (*others, good)]
+    stage.rule(node=[" ".join(["demo", *hashes])])
     assert list((await stage.document())["versions"]) == ["1.0.0"]
 
 

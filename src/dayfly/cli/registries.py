@@ -12,13 +12,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from dayfly.tool_settings import npm_settings, settings_text
+
 __all__ = ["registries"]
 
-_LINE = re.compile(r"""^\s*(?:@[^\s:=]+:)?(?:registry|repository)\s*[=:]\s*["']?([^\s"']+)""", re.MULTILINE)
-"""Of an npmrc (``registry = URL``, ``@scope:registry = URL``) and of a pypirc (``repository = URL``)."""
-
-_MOST_BYTES = 65_536
-"""Of one file: they have a few lines, and advice is not worth more memory."""
+_LINE = re.compile(r"""^\s*repository\s*[=:]\s*["']?([^\s"']+)""", re.MULTILINE)
+"""Of a pypirc."""
 
 
 def registries(environment: Mapping[str, str] | None = None, *, etc: Path = Path("/etc")) -> frozenset[str]:
@@ -28,21 +27,11 @@ def registries(environment: Mapping[str, str] | None = None, *, etc: Path = Path
 
 
 def _urls(env: Mapping[str, str], etc: Path) -> Iterator[str]:
-    for name in ("npm_config_registry", "NPM_CONFIG_REGISTRY", "TWINE_REPOSITORY_URL"):
-        if name in env:
-            yield env[name]
-    home = Path(env.get("HOME") or "/")
-    user = Path(env.get("NPM_CONFIG_USERCONFIG") or home / ".npmrc")
-    for file in (etc / "npmrc", user, home / ".pypirc"):
-        yield from _LINE.findall(_text(file))
-
-
-def _text(file: Path) -> str:
-    try:
-        with file.open("rb") as opened:
-            return opened.read(_MOST_BYTES).decode(errors="replace")
-    except OSError:
-        return ""
+    for name, value in npm_settings(env, etc):
+        if name == "registry" or (name.startswith("@") and name.endswith(":registry")):
+            yield value
+    yield env.get("TWINE_REPOSITORY_URL", "")
+    yield from _LINE.findall(settings_text(Path(env.get("HOME") or "/") / ".pypirc"))
 
 
 def _host(url: str) -> str | None:

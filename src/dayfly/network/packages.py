@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from dayfly.limits import KIB, Checked, Unfit
-from dayfly.network.entries import node_entry, python_entry
+from dayfly.network.entries import NodeEntry, PythonEntry, node_entry, python_entry
 from dayfly.network.grant import Grant, Place
 
-__all__ = ["MOST_PACKAGES", "MOST_TEXT", "PACKAGES_HOST", "PackageKind", "Packages", "PackagesRule"]
+__all__ = ["MOST_OF_ONE", "MOST_PACKAGES", "MOST_TEXT", "PACKAGES_HOST", "PackageKind", "Packages", "PackagesRule"]
 
 PackageKind = Literal["python", "node"]
 
@@ -20,6 +21,9 @@ PACKAGES_HOST = "packages.dayfly.internal"
 
 MOST_PACKAGES = 4000
 """Entries of one list. Lock files of large web projects have 2,000."""
+
+MOST_OF_ONE = 128
+"""Entries of one name: each is compared with every version that there is. Lock files have a handful."""
 
 MOST_TEXT = 512 * KIB
 """Characters of one list, of which hashes are the most. It is kept with the sandbox and told to the gateway."""
@@ -41,12 +45,12 @@ class Packages(Checked):
     @field_validator("python", mode="before")
     @classmethod
     def _of_python(cls, entries: object) -> object:
-        return _listed(entries, lambda one: str(python_entry(one)))
+        return _listed(entries, python_entry)
 
     @field_validator("node", mode="before")
     @classmethod
     def _of_node(cls, entries: object) -> object:
-        return _listed(entries, lambda one: str(node_entry(one)))
+        return _listed(entries, node_entry)
 
     @model_validator(mode="after")
     def _names_some(self) -> Packages:
@@ -55,7 +59,7 @@ class Packages(Checked):
         return self
 
 
-def _listed(entries: object, spelt: Callable[[str], str]) -> tuple[str, ...]:
+def _listed(entries: object, read: Callable[[str], PythonEntry | NodeEntry]) -> tuple[str, ...]:
     if not isinstance(entries, (list, tuple)) or len(entries) > MOST_PACKAGES:
         raise Unfit(f"not a list of at most {MOST_PACKAGES} packages: {entries!a:.80}", "write it as ['name', ...]")
     if any(isinstance(one, Mapping) for one in entries):
@@ -68,10 +72,13 @@ def _listed(entries: object, spelt: Callable[[str], str]) -> tuple[str, ...]:
         raise Unfit(
             "a star stands for no packages", "name each, or have a lock file do it: {lock = 'requirements.txt'}"
         )
-    found = tuple(dict.fromkeys(map(spelt, entries)))
+    found = {str(entry): entry.name for entry in map(read, entries)}
+    [(name, times)] = Counter(found.values()).most_common(1) or [("", 0)]
+    if times > MOST_OF_ONE:
+        raise Unfit(f"{name} is there {times} times", f"name it {MOST_OF_ONE} times at most, with ranges of versions")
     if sum(map(len, found)) > MOST_TEXT:
         raise Unfit(f"the list has more than {MOST_TEXT} characters", "name packages without hashes, or fewer of them")
-    return found
+    return tuple(found)
 
 
 _LOCK = "elsewhere give what is in it: dayfly.locks.python_lock(path) and node_lock(path) return lists of entries"

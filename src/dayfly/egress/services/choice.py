@@ -15,12 +15,10 @@ __all__ = ["service_of"]
 
 def service_of(allowed: Allowed, terms: Terms) -> Service:
     """For a rule that has one."""
-    kind = terms.rules[allowed.rule].service
-    if kind == "packages":
-        return PackagesService(
-            [(at, rule) for at, rule in enumerate(terms.rules) if isinstance(rule, PackagesRule)], terms
-        )
-    if kind == "objects":
-        rules = [(at, rule) for at, rule in enumerate(terms.rules) if isinstance(rule, ObjectsRule)]
+    rule = terms.rules[allowed.rule]
+    if isinstance(rule, PackagesRule):
+        return PackagesService(rule, allowed.rule, terms)
+    if isinstance(rule, ObjectsRule):
+        rules = [(at, one) for at, one in enumerate(terms.rules) if isinstance(one, ObjectsRule)]
         return ObjectsService(allowed.host, rules, terms)
     return HostRequests.of(terms, allowed.rule, allowed.host, allowed.port)

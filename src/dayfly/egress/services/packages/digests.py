@@ -31,10 +31,10 @@ def digests_of_simple(hashes: Iterable[tuple[str, str]]) -> Digests:
     return found
 
 
-def digests_of_integrity(text: str, sha1: str = "") -> Digests:
+def digests_of_integrity(words: Iterable[str], sha1: str = "") -> Digests:
     """Of Subresource Integrity; ``sha1``: hexadecimal digits, for packages from before it."""
     found: dict[str, frozenset[bytes]] = {}
-    for one in text.split()[:16]:
+    for one in words:
         kind, _, rest = one.partition("-")
         try:
             value = b64decode(rest.partition("?")[0], validate=True)

@@ -25,6 +25,9 @@ ABBREVIATED = "application/vnd.npm.install-v1+json"
 MOST_VERSIONS = 20_000
 """Of one package. The largest have 5,000."""
 
+_MOST_HASHES = 16
+"""Of one file, in its document. There are one or two."""
+
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d{1,9})?Z", re.ASCII)
 
 
@@ -94,18 +97,17 @@ def _chosen(
 ) -> tuple[dict[str, Tarball], dict[str, dict[str, Any]]]:
     tarballs: dict[str, Tarball] = {}
     manifests: dict[str, dict[str, Any]] = {}
+    wanted = [(entry, digests_of_integrity(entry.hashes)) for entry in entries]
     for version, manifest in list(versions.items())[:MOST_VERSIONS]:
         tarball = _tarball(manifest) if semver(version) else None
-        if tarball is not None and any(_lists(entry, version, tarball) for entry in entries):
+        if tarball is not None and any(_lists(*one, version, tarball) for one in wanted):
             tarballs[version] = tarball
             manifests[version] = _rewritten(name, version, manifest)
     return tarballs, manifests
 
 
-def _lists(entry: NodeEntry, version: str, tarball: Tarball) -> bool:
-    return entry.has(version) and (
-        not entry.hashes or matches(digests_of_integrity(" ".join(entry.hashes)), tarball.digests)
-    )
+def _lists(entry: NodeEntry, digests: Digests, version: str, tarball: Tarball) -> bool:
+    return entry.has(version) and (not entry.hashes or matches(digests, tarball.digests))
 
 
 def _tarball(manifest: object) -> Tarball | None:
@@ -115,7 +117,7 @@ def _tarball(manifest: object) -> Tarball | None:
     integrity, sha1 = dist.get("integrity", ""), dist.get("shasum", "")
     if not isinstance(integrity, str) or not isinstance(sha1, str):
         return None
-    return Tarball(dist["tarball"], digests_of_integrity(integrity, sha1))
+    return Tarball(dist["tarball"], digests_of_integrity(integrity.split()[:_MOST_HASHES], sha1))
 
 
 def _rewritten(name: str, version: str, manifest: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from dayfly.egress.dialling import Unreachable
 from dayfly.egress.http.messages import Body, Refused, Request, Response, Upstreams, once
@@ -35,40 +35,21 @@ _ESCAPED_SLASH = re.compile(r"(/node/@[^/%]{1,214})%2[fF]")
 _HTML, _OCTETS = "text/html; charset=utf-8", "application/octet-stream"
 _EXPLAINED_TO = re.compile(r"(?:pip|uv)/")
 
-
-@dataclass(frozen=True)
-class _Listing:
-    """One rule's entries by name, and its number."""
-
-    number: int
-    rule: PackagesRule
-    python: dict[str, tuple[PythonEntry, ...]]
-    node: dict[str, tuple[NodeEntry, ...]]
-
-    @classmethod
-    def of(cls, number: int, rule: PackagesRule) -> _Listing:
-        found = cls(number, rule, {}, {})
-        for text in rule.packages.python:
-            entry = python_entry(text)
-            found.python[entry.name] = (*found.python.get(entry.name, ()), entry)
-        for text in rule.packages.node:
-            one = node_entry(text)
-            found.node[one.name] = (*found.node.get(one.name, ()), one)
-        return found
+E = TypeVar("E", PythonEntry, NodeEntry)
 
 
 class PackagesService:
-    """Of one connection. ``grants``: rules by their numbers in the policy. See ``Service``."""
+    """Of one connection. ``index``: the rule's, in the policy, which has one for packages. See ``Service``."""
 
     raw_paths = True
 
     def __init__(
-        self,
-        grants: Sequence[tuple[int, PackagesRule]],
-        terms: Terms,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        self, rule: PackagesRule, index: int, terms: Terms, now: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
-        self._listings = [_Listing.of(number, rule) for number, rule in grants]
+        self._rule = rule
+        self._number = index
+        self._python_entries = _by_name(map(python_entry, rule.packages.python))
+        self._node_entries = _by_name(map(node_entry, rule.packages.node))
         self._indexes = terms.indexes
         self._now = now
         self._kept = Kept()
@@ -85,10 +66,8 @@ class PackagesService:
 
     def refusal(self, denied: Denied, status: int) -> Response:
         if self._explain is not None and status == 403:
-            listed = any(self._explain in one.python for one in self._listings)
-            page = python.explaining(
-                self._explain, "refused.to.this.sandbox" if listed else "not.listed.for.this.sandbox"
-            )
+            why = "refused.to" if self._explain in self._python_entries else "not.listed.for"
+            page = python.explaining(self._explain, f"{why}.this.sandbox")
             return _made(python.project_page(page, as_json=True), JSON, None)
         return _said(status, f"{denied.reason} {denied.remedy}", "node", denied.code)
 
@@ -97,9 +76,8 @@ class PackagesService:
     async def _python(self, path: list[str], request: Request, upstreams: Upstreams) -> Response:
         match path:
             case ["simple"]:
-                names = sorted({name for one in self._listings for name in one.python})
                 as_json = _wants_json(request)
-                return _made(python.root_page(names, as_json), JSON if as_json else _HTML, None)
+                return _made(python.root_page(sorted(self._python_entries), as_json), JSON if as_json else _HTML, None)
             case ["simple", name]:
                 return await self._project(_spelt("python", name), request, upstreams)
             case ["files", name, file]:
@@ -110,36 +88,36 @@ class PackagesService:
         as_json = _wants_json(request)
         if as_json and _EXPLAINED_TO.match(request.header("user-agent") or ""):
             self._explain = name
-        listing, page = await self._page(name, upstreams)
+        page = await self._page(name, upstreams)
         if page.why is not None:
             raise page.why
-        return _made(python.project_page(page, as_json), JSON if as_json else _HTML, listing.number)
+        return _made(await python.written(page, as_json), JSON if as_json else _HTML, self._number)
 
     async def _file(self, name: str, file: str, request: Request, upstreams: Upstreams) -> Response:
-        listing, page = await self._page(name, upstreams)
+        page = await self._page(name, upstreams)
         beside = file.removesuffix(".metadata")
         found = page.file(beside)
         if beside != file and found.metadata is None:
             raise NotThere
         url, wanted = (found.url, found.digests) if beside == file else (f"{found.url}.metadata", found.metadata or {})
-        return await self._sent(listing, "python", url, wanted, request, upstreams)
+        return await self._sent("python", url, wanted, request, upstreams)
 
-    async def _page(self, name: str, upstreams: Upstreams) -> tuple[_Listing, python.Project]:
-        listing = next((one for one in self._listings if name in one.python), None)
-        if listing is None:
+    async def _page(self, name: str, upstreams: Upstreams) -> python.Project:
+        entries = self._python_entries.get(name)
+        if entries is None:
             raise not_listed("python", name)
         page = self._kept.get(("python", name), python.Project)
         if page is None:
-            rules = listing.rule.packages
+            rules = self._rule.packages
             page = await python.page_of(
                 upstreams,
-                self._index("python", listing),
-                listing.python[name],
+                self._index("python"),
+                entries,
                 wheels_only=rules.wheels_only,
                 newest=python.newest_of(self._now(), rules.min_age),
             )
             self._kept.put(("python", name), page, page.size)
-        return listing, page
+        return page
 
     # --- npm ----------------------------------------------------------------------------------------------------------
 
@@ -152,26 +130,27 @@ class PackagesService:
             case _:
                 raise _no_place()
         name = _spelt("node", name)
-        listing = next((one for one in self._listings if name in one.node), None)
-        if listing is None:
+        entries = self._node_entries.get(name)
+        if entries is None:
             raise not_listed("node", name)
-        document = await self._document(listing, name, request, upstreams)
+        document = await self._document(entries, request, upstreams)
         if path[-2:-1] != ["-"]:
             kind = node.ABBREVIATED if _wants_short(request) else "application/json"
-            return _made(document.content, kind, listing.number)
+            return _made(document.content, kind, self._number)
         tarball = document.tarball(path[-1])
-        return await self._sent(listing, "node", tarball.url, tarball.digests, request, upstreams)
+        return await self._sent("node", tarball.url, tarball.digests, request, upstreams)
 
-    async def _document(self, listing: _Listing, name: str, request: Request, upstreams: Upstreams) -> node.Document:
+    async def _document(self, entries: tuple[NodeEntry, ...], request: Request, upstreams: Upstreams) -> node.Document:
+        name = entries[0].name
         short = _wants_short(request) or "/-/" in request.path
         document = self._kept.get(("short", name), node.Document) if short else None
         document = document or self._kept.get(("whole", name), node.Document)
         if document is None:
             document = await node.document_of(
                 upstreams,
-                self._index("node", listing),
-                listing.node[name],
-                newest=python.newest_of(self._now(), listing.rule.packages.min_age),
+                self._index("node"),
+                entries,
+                newest=python.newest_of(self._now(), self._rule.packages.min_age),
                 short=short,
             )
             self._kept.put(("short" if short else "whole", name), document, document.size)
@@ -179,27 +158,34 @@ class PackagesService:
 
     # --- both ---------------------------------------------------------------------------------------------------------
 
-    def _index(self, kind: PackageKind, listing: _Listing) -> Index:
+    def _index(self, kind: PackageKind) -> Index:
         """Raises ``Unreachable``."""
         url = self._indexes.get(kind)
         if url is None:
             raise Unreachable(f"The machine that the sandbox is on has no index of {kind} packages that it is set to.")
         try:
-            return Index.of(url, listing.rule.private)
+            return Index.of(url, self._rule.private)
         except BadUrl as error:
             raise Unreachable(
                 f"The index of {kind} packages that the machine is set to cannot be used: {error}."
             ) from None
 
     async def _sent(
-        self, listing: _Listing, kind: PackageKind, url: str, wanted: Digests, request: Request, upstreams: Upstreams
+        self, kind: PackageKind, url: str, wanted: Digests, request: Request, upstreams: Upstreams
     ) -> Response:
         """Always all of it: of a part nobody could tell whether it is right."""
         if request.method == "HEAD":
-            return Response(200, (("content-type", _OCTETS),), length=None, rule=listing.number)
-        _, response = await self._index(kind, listing).get(upstreams, url)
+            return Response(200, (("content-type", _OCTETS),), length=None, rule=self._number)
+        _, response = await self._index(kind).get(upstreams, url)
         body: Body = verified(response.body, wanted)
-        return Response(200, (("content-type", _OCTETS),), body, response.length, rule=listing.number)
+        return Response(200, (("content-type", _OCTETS),), body, response.length, rule=self._number)
+
+
+def _by_name(entries: Iterable[E]) -> dict[str, tuple[E, ...]]:
+    found: dict[str, list[E]] = {}
+    for one in entries:
+        found.setdefault(one.name, []).append(one)
+    return {name: tuple(ones) for name, ones in found.items()}
 
 
 def _place(request: Request) -> tuple[PackageKind, list[str]]:
