@@ -281,15 +281,16 @@ async def test_changes_come_one_after_the_other() -> None:
     told: list[Any] = []
 
     async def script(asked: Asked) -> None:
-        told.append(asked.params["names"])
+        told.append(("begins", asked.params["names"]))
         await asyncio.sleep(1)
+        told.append(("ends", asked.params["names"]))
         await asked.finish()
 
     async with living(script) as (life, _):
         way = MemoryWay()
         changes = (RULES, RULES[:1], RULES[2:])
         await asyncio.gather(*(life.set_network(rules, way) for rules in changes))  # type: ignore[arg-type]
-        assert told == [names_of(rules) for rules in changes]
+        assert told == [(what, names_of(rules)) for rules in changes for what in ("begins", "ends")]
         assert life.policy.network == RULES[2:]
 
 
