@@ -75,7 +75,7 @@ def test_nothing_is_written_for_who_has_no_authority(scratch: Path) -> None:
     assert list(scratch.iterdir()) == []
 
 
-def test_what_cannot_be_written_changes_nothing(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_written_changes_nothing(scratch: Path) -> None:
     (scratch / "system").write_text(ROOT)
     made = Trust(None)
     told(made, OURS)
@@ -83,6 +83,13 @@ def test_what_cannot_be_written_changes_nothing(scratch: Path, monkeypatch: pyte
     with pytest.raises(OSError, match="directory"):
         made.prepare(OTHER)
     assert Path(made.bundle).read_text() == f"{ROOT}\n{OURS}"
+
+
+def test_what_was_written_in_vain_takes_no_room(scratch: Path) -> None:
+    (scratch / "authority.crt.new").mkdir()  # the last one
+    with pytest.raises(OSError, match="directory"):
+        Trust(None).prepare(OURS)
+    assert [one.name for one in scratch.iterdir()] == ["authority.crt.new"]
 
 
 ROOTS = f"""

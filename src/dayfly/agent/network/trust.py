@@ -74,8 +74,12 @@ class Trust:
         if not self._lists:
             self._look_for_lists()
         os.makedirs(self._directory, mode=0o755, exist_ok=True)
-        for file, roots in self._files():
-            _write(f"{file}.new", _joined(roots, authority))
+        try:
+            for file, roots in self._files():
+                _write(f"{file}.new", _joined(roots, authority))
+        except OSError:
+            self._give_back()
+            raise
 
     def commit(self, authority: str) -> None:
         """After ``prepare``."""
@@ -89,6 +93,14 @@ class Trust:
             try:
                 self._lead(place, file)
             except OSError:  # it is on a mount of its own: variables are all there is
+                continue
+
+    def _give_back(self) -> None:
+        """What a full disk, which is memory, has taken of it."""
+        for file, _ in self._files():
+            try:
+                os.unlink(f"{file}.new")
+            except OSError:  # it was not written
                 continue
 
     def _files(self) -> list[tuple[str, bytes]]:
