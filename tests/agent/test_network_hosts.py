@@ -8,8 +8,12 @@ import pytest
 
 from dayfly.agent.network.hosts import MADE, MAX_KNOWN, Hosts
 from dayfly.boundaries.gvisor.skeleton import etc_files
+from dayfly.spec import SandboxSpec
+from tests.agent.host import Host
+from tests.agent.test_network_inside import names, said
 
 MINE = etc_files("box-1", "0")["hosts"].encode()
+MINE_INSIDE = etc_files(SandboxSpec.hostname, "0")["hosts"].encode()
 
 
 @pytest.fixture
@@ -96,3 +100,27 @@ def test_what_cannot_be_written_says_nothing_any_more(path: Path, tmp_path: Path
     hosts.keep(())
     assert not (tmp_path / "elsewhere").exists()
     assert repr(hosts).startswith("<Hosts None")
+
+
+@pytest.mark.gvisor
+@pytest.mark.asyncio(loop_scope="module")
+async def test_nobody_inside_writes_the_hosts_file(room: Host) -> None:
+    await names(room, ("one.example", [443]))
+    assert await room.out("getent hosts one.example >seen; cat /etc/hosts") == MINE_INSIDE + b"127.64.0.1 one.example\n"
+    code = """
+found = []
+for attempt in (
+    lambda: open("/etc/hosts", "a"),
+    lambda: os.chmod("/etc/hosts", 0o666),
+    lambda: os.rename("/etc/hosts", "/etc/mine"),
+    lambda: os.unlink("/etc/hosts"),
+):
+    try:
+        attempt()
+        found.append("done")
+    except OSError as error:
+        found.append(type(error).__name__)
+print(json.dumps(found))
+"""
+    assert await said(room, code) == ["PermissionError"] * 4
+    assert await room.out("cat /etc/hosts") == MINE_INSIDE + b"127.64.0.1 one.example\n"

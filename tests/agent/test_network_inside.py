@@ -540,25 +540,3 @@ async def test_a_name_that_was_asked_for_stands_in_the_sandboxs_hosts_file_while
     assert await said(connected, code) == [[], address, [[address, "two.example"]]]
     await names(connected)
     assert await said(connected, HOSTS + "print(json.dumps(listed()))") == []
-
-
-async def test_nobody_inside_writes_the_hosts_file(connected: Host) -> None:
-    await names(connected, ("one.example", [443]))
-    code = """
-resolve("one.example")
-found = []
-for attempt in (
-    lambda: open("/etc/hosts", "a"),
-    lambda: os.chmod("/etc/hosts", 0o666),
-    lambda: os.rename("/etc/hosts", "/etc/mine"),
-    lambda: os.unlink("/etc/hosts"),
-):
-    try:
-        attempt()
-        found.append("done")
-    except OSError as error:
-        found.append(type(error).__name__)
-print(json.dumps(found))
-"""
-    if in_gvisor(connected):
-        assert await said(connected, code) == ["PermissionError"] * 4

@@ -75,7 +75,7 @@ def test_nothing_is_written_for_who_has_no_authority(scratch: Path) -> None:
     assert list(scratch.iterdir()) == []
 
 
-def test_what_cannot_be_written_changes_nothing(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_written_changes_nothing(scratch: Path) -> None:
     (scratch / "system").write_text(ROOT)
     made = Trust(None)
     told(made, OURS)
@@ -83,6 +83,76 @@ def test_what_cannot_be_written_changes_nothing(scratch: Path, monkeypatch: pyte
     with pytest.raises(OSError, match="directory"):
         made.prepare(OTHER)
     assert Path(made.bundle).read_text() == f"{ROOT}\n{OURS}"
+
+
+def test_what_was_written_in_vain_takes_no_room(scratch: Path) -> None:
+    (scratch / "authority.crt.new").mkdir()  # the last one
+    with pytest.raises(OSError, match="directory"):
+        Trust(None).prepare(OURS)
+    assert [one.name for one in scratch.iterdir()] == ["authority.crt.new"]
+
+
+SOMEBODY = 4242
+"""A uid that has nothing here."""
+
+
+@pytest.fixture
+def image(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What a Trust that is pid 1 of a sandbox finds: the system's list, and certifi's."""
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    monkeypatch.setattr(trust, "RUN_DIRECTORY", str(scratch / "run"))
+    certifi = scratch / "prefix/lib/python3/dist-packages/certifi"
+    for directory in (scratch / "etc", certifi, scratch / "elsewhere"):
+        directory.mkdir(parents=True, mode=0o755)
+    (scratch / "etc/roots.pem").write_text(ROOT)
+    (scratch / "system").symlink_to("etc/roots.pem")
+    (certifi / "cacert.pem").write_text(ROOT)
+    return certifi / "cacert.pem"
+
+
+def test_what_the_image_reads_becomes_a_link_to_what_is_ours(scratch: Path, image: Path) -> None:
+    told(Trust(SOMEBODY), OURS)
+    assert (scratch / "etc/roots.pem").readlink() == scratch / "run/ca-certificates.crt"
+    assert image.readlink() == scratch / "run/certifi-0.crt"
+    assert (scratch / "system").readlink() == Path("etc/roots.pem"), "as the image has it"
+
+
+def test_a_list_that_is_the_systems_is_led_there_once(scratch: Path, image: Path) -> None:
+    """Debian's certifi is a link. Led twice, the second link would lie where the file that is ours does."""
+    image.unlink()
+    image.symlink_to(scratch / "system")
+    made = Trust(SOMEBODY)
+    for authority in (OURS, OTHER):
+        assert told(made, authority) == image.read_text() == f"{ROOT}\n{authority}"
+    assert sorted(one.name for one in (scratch / "run").iterdir() if not one.is_symlink()) == [
+        "authority.crt", "ca-certificates.crt",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("mode", "owner"), [(0o777, SOMEBODY), (0o775, SOMEBODY), (0o755, os.geteuid())])
+def test_a_directory_that_code_could_write_is_left_alone(scratch: Path, image: Path, mode: int, owner: int) -> None:
+    image.parent.chmod(mode)
+    told(Trust(owner), OURS)
+    assert image.read_text() == ROOT
+    assert not image.is_symlink()
+
+
+def test_a_directory_that_is_exchanged_meanwhile_leads_nowhere_else(
+    scratch: Path, image: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, own = image.parent, os.fchown
+
+    def exchange(directory: int, uid: int, gid: int) -> None:
+        if place.exists() and not place.is_symlink() and os.path.samestat(os.fstat(directory), place.stat()):
+            place.rename(place.with_name("moved"))
+            place.symlink_to(scratch / "elsewhere")
+        own(directory, uid, gid)
+
+    monkeypatch.setattr(os, "fchown", exchange)
+    told(Trust(SOMEBODY), OURS)
+    assert place.is_symlink()
+    assert list((scratch / "elsewhere").iterdir()) == []
+    assert [one.name for one in place.with_name("moved").iterdir()] == ["cacert.pem"]
 
 
 ROOTS = f"""

@@ -59,16 +59,12 @@ async def test_an_interrupt_ends_the_run_and_keeps_the_state(room: Room, languag
 async def test_javascript_that_waits_for_what_missed_the_interrupt_keeps_its_state(
     room: Room, command: str, grace: float
 ) -> None:
-    own = {
-        "language": "javascript",
-        "context": "waits",
-    }  # an interrupt amid the first require() leaves a module in pieces
+    # A context of its own: an interrupt amid the first require() leaves a module in pieces.
+    own = {"language": "javascript", "context": "waits"}
     for _ in range(5):  # a second SIGINT as it breaks off would end node, now and then
         await room.run("globalThis.kept = 'state'", **own)
-        code = (
-            f"require('child_process').execSync({command!r}, {{ stdio: ['ignore', 1, 1] }}); console.log('not reached')"
-        )
-        done = await room.interrupt(code, grace=grace, **own)
+        call = f"require('child_process').execSync({command!r}, {{ stdio: ['ignore', 1, 1] }})"
+        done = await room.interrupt(f"{call}; console.log('not reached')", grace=grace, **own)
         assert (done.status, done.fields["state_survived"]) == ("interrupted", True), done
         assert "not reached" not in done.stdout
         assert (await room.run("console.log(kept)", **own)).stdout == "state\n"

@@ -13,12 +13,13 @@ import pytest
 
 from dayfly.egress.client import MOST_EARLY, Closed, EgressDenied, EgressUnreachable
 from dayfly.egress.verdict import Denied
-from dayfly.errors import HostError, SandboxEnded
+from dayfly.errors import HostError, PolicyError, SandboxEnded
 from dayfly.network import LEARN_PORTS, Rule
 from dayfly.policy import Policy
 from dayfly.sandbox import Life
 from dayfly.sandbox.claims import MAX_CLAIMS
 from dayfly.sandbox.denials import KEPT, Denials
+from dayfly.sandbox.network import LOOK_SECONDS
 from dayfly.sandbox.surroundings import names_of
 from dayfly.spec import Denial, EndReason
 from dayfly.testing.scripted import Asked, ScriptedBoundary, scripted_spec
@@ -281,15 +282,16 @@ async def test_changes_come_one_after_the_other() -> None:
     told: list[Any] = []
 
     async def script(asked: Asked) -> None:
-        told.append(asked.params["names"])
+        told.append(("begins", asked.params["names"]))
         await asyncio.sleep(1)
+        told.append(("ends", asked.params["names"]))
         await asked.finish()
 
     async with living(script) as (life, _):
         way = MemoryWay()
         changes = (RULES, RULES[:1], RULES[2:])
         await asyncio.gather(*(life.set_network(rules, way) for rules in changes))  # type: ignore[arg-type]
-        assert told == [names_of(rules) for rules in changes]
+        assert told == [(what, names_of(rules)) for rules in changes for what in ("begins", "ends")]
         assert life.policy.network == RULES[2:]
 
 
@@ -547,6 +549,53 @@ async def test_a_client_that_leaves_while_it_is_looked_at_is_forgotten() -> None
         await other.data(STDIN, b"\x16\x03\x01")
         assert isinstance(await word(other), Fail)
         assert way.asked == [("b.example.com", 443)]
+
+
+async def test_what_was_looked_at_goes_nowhere_when_rules_come_meanwhile() -> None:
+    """What the client has said is gone: a server would get the rest of it."""
+    async with learning([]) as (life, way, agent):
+        asked = await agent.open("tunnel", b"hi", host="files.example.com", port=443)
+        await asyncio.sleep(LOOK_SECONDS / 2)
+        way.answer = lambda *_: MemoryTunnel()
+        await life.set_network(RULES, way)  # type: ignore[arg-type]
+        answer = await word(asked)
+        assert isinstance(answer, Fail)
+        assert answer.code == "unreachable"
+        assert (way.asked, life._inside.denials.since(0)) == ([], ())
+
+
+async def test_nothing_is_taken_from_a_client_before_the_rules_are_gone() -> None:
+    tunnel, way, go = MemoryTunnel(), MemoryWay(), asyncio.Event()
+    way.answer = lambda *_: tunnel
+    admit = way.admit
+
+    async def slowly(*given: Any) -> str | None:
+        await go.wait()
+        return await admit(*given)
+
+    async with living(agreeing) as (life, cell):
+        await life.set_network(RULES, way)  # type: ignore[arg-type]
+        way.admit = slowly  # type: ignore[method-assign]
+        change = asyncio.ensure_future(life.set_network("learn", way))  # type: ignore[arg-type]
+        await asyncio.sleep(1)
+        await cell.agent.open("tunnel", b"\x16\x03\x01 and more", host="files.example.com", port=443)
+        assert await asyncio.wait_for(tunnel.heard.get(), 5) == b"\x16\x03\x01 and more"
+        go.set()
+        await change
+
+
+async def test_it_goes_on_learning_when_rules_could_not_be_given() -> None:
+    async with learning([]) as (life, way, agent):
+
+        async def refuse(*_: object) -> None:
+            raise PolicyError("there is no such secret")
+
+        way.admit = refuse  # type: ignore[method-assign]
+        with pytest.raises(PolicyError):
+            await life.set_network(RULES, way)  # type: ignore[arg-type]
+        asked = await agent.open("tunnel", b"GET / HTTP/1.1\r\n", host="files.example.com", port=443)
+        assert "network = 'learn'" in (await word(asked)).message
+        assert [one.began for one in life._inside.denials.since(0)] == ["http"]
 
 
 async def test_rules_after_learning_are_rules() -> None:

@@ -42,6 +42,8 @@ ONLY_LEARNING = (
     "Nothing can be reached here (network = 'learn'): go without; this is written down, for whoever writes the rules."
 )
 
+RULES_HAVE_COME = "what can be reached has changed while the client was looked at: connect again"
+
 
 class WayOut(Protocol):
     """Where tunnels lead to: the manager's hold on the gateway."""
@@ -110,6 +112,8 @@ class Network:
             await self._admitted.wait()
             if self.learning:
                 began = await _began(asked)
+                if not self.learning:
+                    raise EgressUnreachable(RULES_HAVE_COME)
             await self._connected(asked, str(asked.params["host"]), _port(asked.params["port"]))
         except EgressDenied as error:
             denied = replace(error.denied, remedy=ONLY_LEARNING) if self.learning else error.denied
@@ -188,10 +192,11 @@ class NetworkCalls:
             early = [asked for asked in self._early if not asked.over]
             self._network = Network(self._inside.link, self.id, way, self._inside.denials, early)
         try:
-            self._network.learning = rules == "learn"
+            self._network.learning = False  # until no rule is left: of what is looked at, nothing may reach a server
             authority = await self._network.admit(() if rules == "learn" else rules, self._told)
             self._policy = self._policy.model_copy(update={"network": rules or "none"})  # from here on it is so
         finally:
+            self._network.learning = self._policy.network == "learn"
             if self.end_reason is not None:  # it ended meanwhile, and perhaps without its network
                 await self._network.end()
         return authority

@@ -16,9 +16,8 @@ SIGTRAP, SIGABRT = 5, 6
 
 class NodeCodec(Codec):
     memory_signals = (SIGTRAP, SIGABRT)  # V8 has no other way to say it
-    loses_interrupts = (
-        True  # what it waits for may be born after the interrupt, and until that ends it breaks nothing off
-    )
+    # What it waits for may be born after the interrupt, and until that ends it breaks nothing off.
+    loses_interrupts = True
     settles = True
 
     def start(self, launch: Launch) -> Child:

@@ -27,7 +27,10 @@ whoever serves the domain's DNS: this makes it 40 KB in a sandbox's life, and no
 reads every bucket or shard of a service under one wildcard still has enough."""
 
 MAX_LENGTH = 253
-"""Characters of a name."""
+"""Characters of a name (RFC 1035, 2.3.4)."""
+
+MAX_LABEL = 63
+"""Characters between two of its dots."""
 
 _PREFIX = "127.64"  # of 127.64.0.0/10; MAX_NAMES need a fraction of it
 _LABEL = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
@@ -120,7 +123,11 @@ class _Allowance:
 def _parent(host: str) -> str:
     """What a wildcard that stands for ``host`` names, or ""."""
     label, dot, parent = host.partition(".")
-    return parent if dot and 0 < len(label) <= 63 and _LABEL.issuperset(label) else ""
+    return parent if dot and _is_label(label) else ""
+
+
+def _is_label(text: str) -> bool:
+    return 0 < len(text) <= MAX_LABEL and _LABEL.issuperset(text)
 
 
 def _is_name(host: str) -> bool:
@@ -129,7 +136,7 @@ def _is_name(host: str) -> bool:
     last = labels[-1]
     return (
         len(host) <= MAX_LENGTH
-        and all(0 < len(label) <= 63 and _LABEL.issuperset(label) for label in labels)
+        and all(map(_is_label, labels))
         and not (last.isdigit() or last.startswith("0x") or last == "arpa")
     )
 
@@ -149,9 +156,9 @@ def checked(value: object) -> dict[str, tuple[int, ...]]:
 
 def _checked_host(host: object) -> str:
     if not isinstance(host, str) or len(host) > MAX_LENGTH:
-        raise BadRequest("a host is text of at most 253 characters")
+        raise BadRequest(f"a host is text of at most {MAX_LENGTH} characters")
     labels = host.split(".")[1:] if host.startswith("*.") else host.split(".")
-    if not all(0 < len(label) <= 63 and _LABEL.issuperset(label) for label in labels):
+    if not all(map(_is_label, labels)):
         raise BadRequest(f"not a host in canonical form: {ascii(host)[:80]}")
     return host
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from dayfly.agent.network.names import MAX_LENGTH
 from dayfly.agent.openings import Full
 from dayfly.agent.session import Task
 from dayfly.wire.operations import NAMES_REFUSED
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 MAX_NAMES = 100
 """In one report. What is refused beyond that until it is sent is not told at all: a flood of names has no news in it."""
-
-MAX_LENGTH = 253
 
 SECONDS = 1.0
 """Between two reports, at least, unless the host is about to hear the end of something: what was refused during a run is

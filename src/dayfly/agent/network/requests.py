@@ -7,6 +7,8 @@ connection.
 
 from __future__ import annotations
 
+from dayfly.agent.network.names import MAX_LENGTH
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     Header = tuple[bytes, bytes]
@@ -16,7 +18,6 @@ END = b"\r\n\r\n"
 
 MAX_HEAD = 64 * 1024
 MAX_HEADERS = 256
-MAX_HOST = 253
 
 _LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _DIGITS = b"0123456789"
@@ -116,7 +117,7 @@ def _authority(text: bytes, default: int | None) -> tuple[str, int]:
     else:
         host, colon, port = text.partition(b":")
         fit = bool(host) and _HOST.issuperset(host) and not host.endswith(b"..")  # the host takes away a dot, too
-    if not fit or len(host) > MAX_HOST:
+    if not fit or len(host) > MAX_LENGTH:
         raise Unfit(400, "not a host")
     name = host.decode("ascii").lower()
     return name[:-1] if name.endswith(".") else name, _port(port) if colon else _default(default)

@@ -9,6 +9,7 @@ from _socket import inet_ntoa
 
 from dayfly.agent.network.greetings import Greeting
 from dayfly.agent.network.manners import Manners
+from dayfly.agent.network.names import MAX_LENGTH
 from dayfly.agent.network.sockets import say
 from dayfly.wire.operations import DENIED
 
@@ -114,7 +115,7 @@ def _name(raw: bytes) -> tuple[str, int]:
         not raw.isascii()
         or not raw.decode("ascii").isprintable()
         or b" " in raw
-        or len(raw) > 253
+        or len(raw) > MAX_LENGTH
         or raw.endswith(b"..")
     ):
         return "", FAILED

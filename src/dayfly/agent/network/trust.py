@@ -74,8 +74,12 @@ class Trust:
         if not self._lists:
             self._look_for_lists()
         os.makedirs(self._directory, mode=0o755, exist_ok=True)
-        for file, roots in self._files():
-            _write(f"{file}.new", _joined(roots, authority))
+        try:
+            for file, roots in self._files():
+                _write(f"{file}.new", _joined(roots, authority))
+        except OSError:
+            self._give_back()
+            raise
 
     def commit(self, authority: str) -> None:
         """After ``prepare``."""
@@ -91,6 +95,14 @@ class Trust:
             except OSError:  # it is on a mount of its own: variables are all there is
                 continue
 
+    def _give_back(self) -> None:
+        """What a full disk, which is memory, has taken of it."""
+        for file, _ in self._files():
+            try:
+                os.unlink(f"{file}.new")
+            except OSError:  # it was not written
+                continue
+
     def _files(self) -> list[tuple[str, bytes]]:
         return [*self._lists.items(), (self.authority, b"")]
 
@@ -104,39 +116,45 @@ class Trust:
         if system:
             self._places[system] = self.bundle
         for number, (place, roots) in enumerate(certifis.items()):
+            if place == system:  # as Debian's certifi has it
+                continue
             file = f"{self._directory}/certifi-{number}.crt"
             self._lists[file], self._places[place] = roots, file
 
     def _lead(self, place: str, file: str) -> None:
-        """A file of the image's becomes a link. Pid 1 has no right to write where it is, but may own that for a moment."""
-        path = os.path.realpath(place)
-        directory = os.path.dirname(path)
-        before = os.stat(directory)
-        if before.st_uid == self._owner or before.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            return  # code could have led us anywhere
-        os.chown(directory, os.geteuid(), -1)
+        """A file of the image's becomes a link. Pid 1 has no right to write where it is, but may own that for a moment: the
+        directory that was looked at, whatever its path may mean by then."""
+        path, name = os.path.split(place)
+        directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            _link(file, path)
+            before = os.fstat(directory)
+            if before.st_uid == self._owner or before.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                return  # code could have led us anywhere
+            os.fchown(directory, os.geteuid(), -1)
+            try:
+                _link(file, name, directory)
+            finally:
+                os.fchown(directory, before.st_uid, -1)
         finally:
-            os.chown(directory, before.st_uid, -1)
+            os.close(directory)
 
 
 def _lists(paths: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-    """Those that there are, and what is in them."""
-    for path in paths:
+    """Those that there are, each once and where it really is, and what is in them."""
+    for path in dict.fromkeys(map(os.path.realpath, paths)):
         found = _read(path)
         if _MARK in found:
             yield path, found
 
 
-def _link(target: str, path: str) -> None:
-    new = f"{path}.new"
+def _link(target: str, name: str, directory: int) -> None:
+    new = f"{name}.new"
     try:
-        os.unlink(new)
+        os.unlink(new, dir_fd=directory)
     except FileNotFoundError:
         pass
-    os.symlink(target, new)
-    os.replace(new, path)
+    os.symlink(target, new, dir_fd=directory)
+    os.replace(new, name, src_dir_fd=directory, dst_dir_fd=directory)
 
 
 def _joined(roots: bytes, authority: str) -> bytes:

@@ -43,9 +43,7 @@ class Zone:
             return dns.NXDOMAIN, None
         if kind not in (dns.A, dns.ANY):
             return dns.NOERROR, None
-        if (
-            self._names.learning
-        ):  # it is told of all the same: what is connected to next may be a port that nobody listens on
+        if self._names.learning:  # told of all the same: what is connected to next may be a port that nobody listens on
             self._reports.refused(name)
         return self._address(name)
 
