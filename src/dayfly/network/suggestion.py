@@ -100,9 +100,12 @@ class _Wanted:
         made, refused = list[Rule](), list[str]()
         for (host, protocol), ports in _one_protocol_each(self._ports):
             try:
-                made.append(_rule(host, protocol, ports))
+                made.append(_rule(host, protocol, ports[:MOST_PORTS]))
             except PolicyError as error:
                 refused.append(f"{host!a}: {_plain(error.message)}")
+                continue
+            if len(ports) > MOST_PORTS:
+                refused.append(f"{host!a}: {len(ports) - MOST_PORTS} ports more than a rule can have")
         if len(made) > MOST_RULES:
             refused.append(f"{len(made) - MOST_RULES} rules more than a policy can have")
         return made[:MOST_RULES], refused
@@ -125,7 +128,7 @@ def _one_protocol_each(
     taken: set[tuple[str, int]] = set()
     order = ("tls", "postgres", "http", "tcp")
     for (host, protocol), ports in sorted(wanted.items(), key=lambda one: order.index(one[0][1])):
-        own = [port for port in sorted(ports) if (host, port) not in taken][:MOST_PORTS]
+        own = [port for port in sorted(ports) if (host, port) not in taken]
         taken.update((host, port) for port in own)
         if own:
             yield (host, protocol), own
