@@ -55,6 +55,8 @@ _BY_PORT: dict[int, Protocol] = {
 }  # fmt: skip
 """What a port speaks by convention, where nobody has seen it."""
 
+_BY_BEGINNING: dict[str, Protocol] = {"tls": "tls", "http": "http", "postgres": "postgres"}
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -164,11 +166,7 @@ def _on(port: int | None) -> str:
 
 
 def _protocol(port: int, began: str | None) -> Protocol:
-    if began == "tls":
-        return "tls"
-    if began in ("http", "postgres"):
-        return "http" if began == "http" else "postgres"
-    return "tcp" if began is not None else _BY_PORT.get(port, "tcp")
+    return _BY_PORT.get(port, "tcp") if began is None else _BY_BEGINNING.get(began, "tcp")
 
 
 def _written(rule: Rule, wanted: _Wanted, registries: Collection[str]) -> Iterator[str]:
