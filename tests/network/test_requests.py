@@ -155,9 +155,8 @@ async def test_without_the_secret_there_is_no_sandbox_with_that_rule(earth: Worl
 
 async def test_other_rules_on_a_live_sandbox(keeping: House, world: World) -> None:
     """The authority comes and goes with the rules that need it, and a gateway that is started anew has the same one."""
-    async with keeping.sandbox(Rule(host="api.example.com"), image="data") as sandbox:
+    async with keeping.believing(Rule(host="api.example.com"), image="data") as sandbox:
         passed = "curl -sS --cacert ca.pem https://api.example.com/v2/page"
-        await sandbox.files.write("ca.pem", world.certificate.read_bytes())
         assert (await sandbox.commands.run(passed, timeout=30)).ok
         await sandbox.set_network([API])
         assert (await sandbox.commands.run(FETCHES["requests"], timeout=30)).ok
