@@ -11,6 +11,7 @@ import pytest_asyncio
 from dayfly import AsyncSandbox
 from dayfly.indexes import MachineIndexes
 from dayfly.manager.means import MachineMeans
+from dayfly.network import PackageKind
 from dayfly.policy import Policy
 from dayfly.secrets import Environment, Files, Ring, Vault
 from tests.egress.internet import PUBLIC, Internet
@@ -58,8 +59,8 @@ async def house(earth: World, tmp_path_factory: pytest.TempPathFactory) -> Async
         "DAYFLY_SECRET_LAKE": f"{KEY_ID}:{SECRET}", "DAYFLY_SECRET_LAKE__HOSTS": STORE,
     }  # fmt: skip
     vault = Vault(Files(tmp_path_factory.mktemp("secrets")), Environment(settings), Ring())
-    urls = {"python": f"http://{HOST}:{PORT}/simple/"}
-    async with earth.house(means=MachineMeans(vault, MachineIndexes(lambda: urls))) as made:  # type: ignore[arg-type, return-value]
+    urls: dict[PackageKind, str] = {"python": f"http://{HOST}:{PORT}/simple/"}
+    async with earth.house(means=MachineMeans(vault, MachineIndexes(lambda: urls))) as made:
         yield made
 
 
