@@ -254,6 +254,7 @@ def test_to_learn_is_a_network_of_its_own(tmp_path: Path) -> None:
     file.write_text('network = "learn"\n')
     nothing: dict[str, Any] = {"image": None, "timeout": None, "memory": None, "cpus": None}
     assert policy_of(file, **nothing).network == policy_of(None, **nothing, learn=True).network == "learn"
+    assert "network" not in policy_of(None, **nothing).model_fields_set, "what nobody has set is a server's to say"
     for given in ({"learn": True}, {}):
         with pytest.raises(InputError, match="to learn is"):
             policy_of(file, **nothing, allow=["a.example.com"], **given)

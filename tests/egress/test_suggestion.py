@@ -146,6 +146,12 @@ def test_it_is_bounded() -> None:
     )
 
 
+def test_ports_beyond_what_a_rule_can_have_are_told() -> None:
+    lines = suggestion([Asked("a.example.com", port, "not_listed", "other") for port in range(1, 101)])
+    assert [len(rule.ports) for rule in network(lines)] == [64]
+    assert "'a.example.com': 36 ports more than a rule can have" in comments(lines)
+
+
 HOSTS = st.one_of(
     st.sampled_from(["api.example.com", "b.example.com", "*.example.com", "co.uk", "Ａpi.example.com", "a.metadata.google.internal"]),
     st.text(max_size=30),

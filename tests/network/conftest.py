@@ -48,8 +48,7 @@ async def home(earth: World) -> AsyncIterator[House]:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def shared(earth: World, home: House) -> AsyncIterator[AsyncSandbox]:
+async def shared(home: House) -> AsyncIterator[AsyncSandbox]:
     """With all of ``RULES``, and the world's certificate in its home."""
-    async with home.sandbox(*RULES, image="data") as made:
-        await made.files.write("ca.pem", earth.certificate.read_bytes())
+    async with home.believing(*RULES, image="data") as made:
         yield made

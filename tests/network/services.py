@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from contextlib import closing, suppress
 from pathlib import Path
 
 import h2.connection
@@ -37,12 +38,8 @@ class Http2:
         self.authorities: list[bytes] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
+        with suppress(ConnectionError, asyncio.IncompleteReadError), closing(writer):
             await self._talk(reader, writer)
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass
-        finally:
-            writer.close()
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         config = h2.config.H2Configuration(client_side=False, header_encoding=None, validate_inbound_headers=False)
@@ -73,13 +70,9 @@ class Postgres:
         self.started: list[dict[bytes, bytes]] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
+        with suppress(ConnectionError, asyncio.IncompleteReadError), closing(writer):
             if await self._began_with_tls(reader, writer):
                 await self._session(reader, writer)
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass
-        finally:
-            writer.close()
 
     async def _began_with_tls(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         first = await reader.readexactly(8)

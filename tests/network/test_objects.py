@@ -10,12 +10,12 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Literal
 
 import pytest
 import pytest_asyncio
 
 from dayfly import AsyncSandbox
+from dayfly.manager.outlet import NoMeans
 from dayfly.manager.paused import Owner
 from dayfly.network import Grants, ObjectsRule
 from dayfly.policy import Policy
@@ -30,14 +30,11 @@ pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="session")]
 BOTO = ("boto3", "botocore", "s3transfer", "jmespath", "urllib3", "dateutil", "six")
 
 
-class Keys:
+class Keys(NoMeans):
     """The store's credentials, for the rules that name them."""
 
     async def secrets(self, rules: Grants, owner: Owner) -> dict[str, str]:
         return {"lake-key": f"{KEY_ID}:{SECRET}"}
-
-    async def indexes(self, rules: Grants) -> dict[Literal["python", "node"], str]:
-        return {}
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest_asyncio
 from dayfly import AsyncSandbox
 from dayfly.indexes import MachineIndexes
 from dayfly.manager.outlet import NoMeans
-from dayfly.network import Grants, Rule, parse_network
+from dayfly.network import Grants, PackageKind, Rule, parse_network
 from tests.egress.internet import PUBLIC
 from tests.network.search import places_of
 from tests.network.world import House, World, python
@@ -27,11 +27,14 @@ class Means(NoMeans):
     """A machine that is set to the index of this world."""
 
     def __init__(self) -> None:
-        urls = {"python": f"http://me:{SECRET}@{HOST}:{PORT}/simple/", "node": f"http://:{SECRET}@{HOST}:{PORT}/"}
-        self._machine = MachineIndexes(lambda: urls)  # type: ignore[arg-type, return-value]
+        urls: dict[PackageKind, str] = {
+            "python": f"http://me:{SECRET}@{HOST}:{PORT}/simple/",
+            "node": f"http://:{SECRET}@{HOST}:{PORT}/",
+        }
+        self._machine = MachineIndexes(lambda: urls)
 
-    async def indexes(self, rules: Grants) -> dict[str, str]:  # type: ignore[override]
-        return await self._machine.of(rules)  # type: ignore[return-value]
+    async def indexes(self, rules: Grants) -> dict[PackageKind, str]:
+        return await self._machine.of(rules)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

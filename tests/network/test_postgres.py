@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import closing, suppress
 
 import pytest
 import pytest_asyncio
@@ -40,8 +41,7 @@ SERVE = (
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def database(earth: World, home: House) -> AsyncIterator[AsyncSandbox]:
     image("postgres")
-    async with home.sandbox(image="postgres") as made:
-        await made.files.write("ca.pem", earth.certificate.read_bytes())
+    async with home.believing(image="postgres") as made:
         await made.files.write("key.pem", earth.certificate.with_name("key").read_bytes())
         prepared = await made.commands.run(SETUP, timeout=120)
         assert prepared.ok, prepared.stderr
@@ -56,13 +56,9 @@ async def bridged(earth: World, database: AsyncSandbox, port: int) -> asyncio.Se
     """Whoever comes to the port in the outer world talks to the server in the sandbox."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
+        with suppress(ConnectionError, PortClosed), closing(writer):
             async with await database.connect_port(5432) as inside:
                 await asyncio.gather(outward(inside, writer), inward(inside, reader))
-        except (ConnectionError, PortClosed):
-            pass
-        finally:
-            writer.close()
 
     async def outward(inside: AsyncPort, writer: asyncio.StreamWriter) -> None:
         while data := await inside.read():
@@ -79,10 +75,9 @@ async def bridged(earth: World, database: AsyncSandbox, port: int) -> asyncio.Se
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def asking(earth: World, home: House) -> AsyncIterator[AsyncSandbox]:
+async def asking(home: House) -> AsyncIterator[AsyncSandbox]:
     image("clients")
-    async with home.sandbox(*RULES, image="clients") as made:
-        await made.files.write("ca.pem", earth.certificate.read_bytes())
+    async with home.believing(*RULES, image="clients") as made:
         yield made
 
 

@@ -132,8 +132,8 @@ async def test_what_the_code_sends_in_the_secrets_place_does_not_go_out(box: Asy
     assert f"authorization: bearer {VALUE}" in world.heard().lower()
 
 
-async def test_every_use_is_written_down(keeping: House, world: World) -> None:
-    heard = Heard()
+async def test_every_use_is_written_down(keeping: House, world: World, tmp_path: Path) -> None:
+    heard = Heard(tmp_path)
     async with keeping.sandbox(API, image="data") as sandbox:
         keeping.manager._life(sandbox.id).keep_record(heard.record(sandbox.id))
         for path in ("v1/page", "v1/page", "v2/page"):
@@ -144,7 +144,8 @@ async def test_every_use_is_written_down(keeping: House, world: World) -> None:
         ("/v2/page", 403, None, "request_not_listed"),
     }
     assert sum(row["count"] for row in rows) == 3
-    assert VALUE not in str(heard.entries)
+    assert heard.has("api.example.com"), "the control"
+    assert not heard.has(VALUE)
 
 
 async def test_without_the_secret_there_is_no_sandbox_with_that_rule(earth: World, tmp_path: Path) -> None:
@@ -155,9 +156,8 @@ async def test_without_the_secret_there_is_no_sandbox_with_that_rule(earth: Worl
 
 async def test_other_rules_on_a_live_sandbox(keeping: House, world: World) -> None:
     """The authority comes and goes with the rules that need it, and a gateway that is started anew has the same one."""
-    async with keeping.sandbox(Rule(host="api.example.com"), image="data") as sandbox:
+    async with keeping.believing(Rule(host="api.example.com"), image="data") as sandbox:
         passed = "curl -sS --cacert ca.pem https://api.example.com/v2/page"
-        await sandbox.files.write("ca.pem", world.certificate.read_bytes())
         assert (await sandbox.commands.run(passed, timeout=30)).ok
         await sandbox.set_network([API])
         assert (await sandbox.commands.run(FETCHES["requests"], timeout=30)).ok

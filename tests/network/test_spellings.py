@@ -232,6 +232,8 @@ async def test_an_allowed_name_in_a_handshake_gets_through(spelling: AsyncSandbo
     names = [name.encode() for name in SAME if name.isascii() and not name.endswith(".")]
     await spelling.files.write("hellos", json.dumps([hello(name).records().hex() for name in names]))
     done = await spelling.commands.run(["python3", "-c", HELLO], timeout=60)
-    assert set(json.loads(done.text)) <= {"16", "15"}, done
+    answers = json.loads(done.text)
+    assert len(answers) == len(names) >= 3
+    assert set(answers) <= {"16", "15"}, done
     assert done.denied == ()
     only_allowed_were_reached(tempting)

@@ -184,6 +184,13 @@ class House:
     def sandbox(self, *rules: AnyRule, image: str = "python") -> AsyncSandbox:
         return AsyncSandbox(Policy(image=image, network=rules or "none"), opener=self.manager)
 
+    @asynccontextmanager
+    async def believing(self, *rules: AnyRule, image: str) -> AsyncIterator[AsyncSandbox]:
+        """With the world's certificate in its home, as ``ca.pem``."""
+        async with self.sandbox(*rules, image=image) as made:
+            await made.files.write("ca.pem", self.world.certificate.read_bytes())
+            yield made
+
 
 def _patient(behave: Callable[[Visit], Any]) -> Callable[[Visit], Any]:
     async def behaving(visit: Visit) -> None:

@@ -23,6 +23,7 @@ from dayfly.errors import HostError, InputError, LocalFileError
 from dayfly.limits import size_text
 
 if TYPE_CHECKING:
+    from dayfly.cli.egress import Sums
     from dayfly.journal import Journal, Reader, SignedHead, Stored
     from dayfly.server import Places
 
@@ -99,14 +100,9 @@ def egress(
     config: ConfigFile = None,
 ) -> int:
     """What was asked of the network: used and denied, by which rule or why, with bytes."""
-    from dayfly.cli.egress import KINDS, Sums, asked, table
-    from dayfly.manager.budget import DAY
+    from dayfly.cli.egress import asked, table
 
-    reader = _reader(_places(config))
-    if chain is not None:
-        _known(reader, chain)
-    since = 0 if days is None else int((time.time() - days * DAY) * 1e9)
-    sums = Sums(reader.entries(chain, tenant=tenant, kinds=KINDS, since=since))
+    sums = _sums(_reader(_places(config)), chain, tenant, days)
     if suggest:
         from dayfly.cli.registries import registries
         from dayfly.network import suggestion
@@ -120,6 +116,17 @@ def egress(
     if sums.beyond:
         note(f"{sums.beyond} more were counted and are not listed; name a sandbox, a tenant or --days")
     return Ending.OK
+
+
+def _sums(reader: Reader, chain: str | None, tenant: str | None, days: float | None) -> Sums:
+    """Raises ``InputError`` where the journal has nothing of ``chain``."""
+    from dayfly.cli.egress import KINDS, Sums
+    from dayfly.manager.budget import DAY
+
+    if chain is not None:
+        _known(reader, chain)
+    since = 0 if days is None else int((time.time() - days * DAY) * 1e9)
+    return Sums(reader.entries(chain, tenant=tenant, kinds=KINDS, since=since))
 
 
 @journal.command("export")

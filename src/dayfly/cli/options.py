@@ -77,12 +77,8 @@ def policy_of(
         data["image"] = image
     if learn:
         data["network"] = "learn"
-    if allow and data.get("network") == "learn":
-        raise InputError(
-            "to learn is to reach nothing, and --allow names what may be reached", remedy="choose one of the two"
-        )
-    if allow:
-        data["network"] = _both(data.get("network", "none"), [rule for item in allow for rule in rules_of(item)])
+    if allow:  # a server hears only of what somebody has set
+        data["network"] = _with_allowed(data.get("network", "none"), allow)
     policy = _parse(data, file, {_OPTIONS[name]: name for name, value in given.items() if value is not None})
     return _with_room_for(policy, timeout) if timeout is not None else policy
 
@@ -100,11 +96,16 @@ def _parse(data: dict[str, Any], file: Path | None, options: dict[str, str]) -> 
         raise PolicyError(f"{place}{message}", remedy=error.remedy) from error
 
 
-def _both(of_file: object, allowed: list[Rule]) -> object:
-    """The rules of the file, and those of ``--allow`` after them."""
-    if of_file == "none":
+def _with_allowed(told: object, allow: list[str]) -> object:
+    """What the file or ``--learn`` says, and the rules of ``--allow`` after it. Raises ``PolicyError`` or ``InputError``."""
+    if told == "learn":
+        raise InputError(
+            "to learn is to reach nothing, and --allow names what may be reached", remedy="choose one of the two"
+        )
+    allowed = [rule for item in allow for rule in rules_of(item)]
+    if told == "none":
         return allowed
-    return [*of_file, *allowed] if isinstance(of_file, list) else of_file  # that is refused
+    return [*told, *allowed] if isinstance(told, list) else told  # that is refused
 
 
 def rules_of(item: str) -> list[Rule]:

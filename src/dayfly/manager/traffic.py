@@ -13,7 +13,7 @@ from dayfly.spec import Denial
 __all__ = ["Traffic"]
 
 MAX_PATH = 200
-"""Characters of a request's path in an entry."""
+"""Characters of a request's path in an entry: enough to know it by, and code that asks for long ones fills no disk."""
 
 GATHER_SECONDS = 1.0
 """From the first of several equal events to their entry. Each one says how many it stands for."""

@@ -20,12 +20,15 @@ MOST_PORTS = 64
 """Of one rule. Inside, each is a listener of its own for every name."""
 
 MOST_METHODS = 16
+"""Of one rule: twice as many as HTTP itself has. Who needs more means any."""
+
 MOST_PATHS = 256
+"""Of one rule: a list that a person can still read. Each request is compared with all of them."""
 
 PORTS: dict[str, tuple[int, ...]] = {"tls": (443,), "http": (80,), "postgres": (5432,)}
 """What a rule that names no ports means, by its protocol."""
 
-_METHOD = re.compile(r"[A-Z]{1,20}")
+_METHOD = re.compile(r"[A-Z]{1,20}")  # the longest in use, UPDATEREDIRECTREF, has 17
 _HOW_METHODS = "write methods = ['GET', 'HEAD'], in capitals"
 
 

@@ -55,6 +55,8 @@ _BY_PORT: dict[int, Protocol] = {
 }  # fmt: skip
 """What a port speaks by convention, where nobody has seen it."""
 
+_BY_BEGINNING: dict[str, Protocol] = {"tls": "tls", "http": "http", "postgres": "postgres"}
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -100,9 +102,12 @@ class _Wanted:
         made, refused = list[Rule](), list[str]()
         for (host, protocol), ports in _one_protocol_each(self._ports):
             try:
-                made.append(_rule(host, protocol, ports))
+                made.append(_rule(host, protocol, ports[:MOST_PORTS]))
             except PolicyError as error:
                 refused.append(f"{host!a}: {_plain(error.message)}")
+                continue
+            if len(ports) > MOST_PORTS:
+                refused.append(f"{host!a}: {len(ports) - MOST_PORTS} ports more than a rule can have")
         if len(made) > MOST_RULES:
             refused.append(f"{len(made) - MOST_RULES} rules more than a policy can have")
         return made[:MOST_RULES], refused
@@ -125,7 +130,7 @@ def _one_protocol_each(
     taken: set[tuple[str, int]] = set()
     order = ("tls", "postgres", "http", "tcp")
     for (host, protocol), ports in sorted(wanted.items(), key=lambda one: order.index(one[0][1])):
-        own = [port for port in sorted(ports) if (host, port) not in taken][:MOST_PORTS]
+        own = [port for port in sorted(ports) if (host, port) not in taken]
         taken.update((host, port) for port in own)
         if own:
             yield (host, protocol), own
@@ -161,11 +166,7 @@ def _on(port: int | None) -> str:
 
 
 def _protocol(port: int, began: str | None) -> Protocol:
-    if began == "tls":
-        return "tls"
-    if began in ("http", "postgres"):
-        return "http" if began == "http" else "postgres"
-    return "tcp" if began is not None else _BY_PORT.get(port, "tcp")
+    return _BY_PORT.get(port, "tcp") if began is None else _BY_BEGINNING.get(began, "tcp")
 
 
 def _written(rule: Rule, wanted: _Wanted, registries: Collection[str]) -> Iterator[str]:
