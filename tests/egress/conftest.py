@@ -10,7 +10,7 @@ import pytest
 from dayfly.egress.client import Gateway
 from dayfly.network import Rule
 from tests.egress.canary import Canary
-from tests.egress.internet import Internet, Names
+from dayfly.prove.internet import Internet, Names
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from dayfly.egress.client import EgressDenied, EgressUnreachable, Gateway
 from dayfly.egress.terms import Terms
 from dayfly.network import Rule
 from tests.egress.canary import Canary, until
-from tests.egress.internet import NEAR, NEIGHBOUR, PRIVATE, PUBLIC, Internet, Names
+from dayfly.prove.internet import NEAR, NEIGHBOUR, PRIVATE, PUBLIC, Internet, Names
 
 PORT = 7000
 

@@ -19,7 +19,7 @@ from dayfly.policy import Policy
 from dayfly.testing.scripted import Asked
 from dayfly.wire.messages import Cancel, Data, Event, Fail, Finish
 from dayfly.wire.operations import STDIN
-from tests.egress.internet import PUBLIC
+from dayfly.prove.internet import PUBLIC
 from tests.manager.house import Boundary, Images
 from tests.network.world import EVIL, RULES, TCP, House, World, python
 

@@ -20,7 +20,7 @@ from dayfly.policy import Policy
 from dayfly.spec import Denial
 from dayfly.wire.messages import Event, Fail
 from dayfly.wire.operations import STDIN
-from tests.egress.internet import PUBLIC
+from dayfly.prove.internet import PUBLIC
 from tests.manager.house import SIGNER
 from tests.network.test_escapes import ATTEMPTS, Cells, word
 from tests.network.test_lives import LISTENERS, cell, opened, tenants_over

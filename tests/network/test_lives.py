@@ -23,7 +23,7 @@ from dayfly.policy import Policy
 from dayfly.spec import Denial, Execution
 from dayfly.testing.traces import descendants, gone
 from tests.egress.canary import until
-from tests.egress.internet import PUBLIC
+from dayfly.prove.internet import PUBLIC
 from tests.manager.house import SIGNER
 from tests.network.world import EVIL, PRELUDE, TCP, House, World, python
 

@@ -19,7 +19,7 @@ from dayfly.manager.outlet import NoMeans
 from dayfly.manager.paused import Owner
 from dayfly.network import Grants, ObjectsRule
 from dayfly.policy import Policy
-from tests.egress.internet import Internet
+from dayfly.prove.internet import Internet
 from tests.egress.objects import store as store_of_tests
 from tests.egress.objects.store import BUCKET, CONTENT, KEY_ID, SECRET, Store, running
 from tests.network.search import places_of

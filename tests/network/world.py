@@ -24,7 +24,7 @@ from dayfly.paths import Paths, default_paths
 from dayfly.policy import Policy
 from dayfly.spec import ProcessResult
 from tests.egress.canary import Canary, Visit, echo
-from tests.egress.internet import PUBLIC, Internet, Names
+from dayfly.prove.internet import PUBLIC, Internet, Names
 
 __all__ = ["BIG", "EVIL", "HOSTS", "RULES", "World", "python"]
 

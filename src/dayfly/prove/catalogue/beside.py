@@ -1,0 +1,23 @@
+"""Another sandbox on the same machine: nothing of it is seen, reached or shared."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from dayfly.prove.probe import Place, Probe, Property, Severity
+
+__all__ = ["PROBES"]
+
+PORT = 8765
+
+_one = partial(Probe, property=Property.CROSS_SANDBOX, severity=Severity.CRITICAL, place=Place.BESIDE, seen_by=("a secret of the other's",))
+
+PROBES = (
+    _one("cross-sandbox.tcp", "Reach a server in another sandbox", attempt="network.many_tcp",
+         arguments={"places": [[name, PORT] for name in ("127.0.0.1", "127.0.0.2", "localhost", "::1", "0.0.0.0", "{neighbour}")],
+                    "token": "{token}", "refused_counts": False}, source="BRIG15, DAY4122"),
+    _one("cross-sandbox.unix", "Reach an abstract socket in another sandbox", attempt="network.unix", arguments={"names": ["@{left}"]}, source="CDK"),
+    _one("cross-sandbox.files", "Find files that another sandbox has left", attempt="neighbour.left", arguments={"nonce": "{left}"}, source="MIT"),
+    _one("cross-sandbox.shared-memory", "Read shared memory of another sandbox", attempt="neighbour.shared", source="DCE"),
+    _one("cross-sandbox.processes", "See processes of another sandbox", attempt="processes.named", arguments={"nonce": "{left}"}, source="AIG"),
+)  # fmt: skip

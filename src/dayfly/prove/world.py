@@ -1,0 +1,170 @@
+"""An internet of the proof's own, for the gateway of its sandboxes: a name server and servers under public and private addresses, in network
+namespaces. Whatever a gateway lets through arrives there, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dayfly.egress.client import Gateway
+from dayfly.network import Rule
+from dayfly.prove.internet import NEAR, PUBLIC, Internet, Names
+from dayfly.prove.probe import Expected, Probe
+
+__all__ = ["DENIED", "INWARD", "LISTED", "PATHS", "RAW", "RULES", "TCP", "TLS", "WILD", "World", "world"]
+
+TCP = 7000
+"""A port where the server speaks first."""
+
+LISTED, RAW, TLS, PATHS = "listed.example.com", "raw.example.com", "tls.example.com", "paths.example.com"
+WILD, INWARD, DENIED = "wild.example.com", "inward.example.com", "denied.example.net"
+
+RULES = (
+    Rule(host=LISTED, ports=[80], protocol="http"),
+    Rule(host=RAW, ports=[TCP], protocol="tcp"),
+    Rule(host=TLS),
+    Rule(host=PATHS, ports=[80], protocol="http", methods=["GET"], paths=["/allowed/*"]),
+    Rule(host=f"*.{WILD}", ports=[TCP], protocol="tcp"),
+    Rule(host=f"*.{INWARD}", ports=[TCP], protocol="tcp"),
+)
+
+_LEADS = {
+    "loopback": "127.0.0.1",
+    "metadata": "169.254.169.254",
+    "private": "10.1.2.3",
+    "shared": "100.64.0.9",
+    "mapped": "::ffff:10.1.2.3",
+    "unspecified": "0.0.0.0",  # noqa: S104 - an answer of a name server
+    "own": NEAR,
+    "v6": "::1",
+}
+
+NAMES: Mapping[str, list[list[str]]] = {
+    **{name: [[PUBLIC[0]]] for name in (LISTED, RAW, TLS, PATHS, f"a.{WILD}", f"sub.{RAW}", "example.com")},
+    **{f"{label}.{INWARD}": [[address]] for label, address in _LEADS.items()},
+    DENIED: [[PUBLIC[1]]],
+    "metadata.google.internal": [["169.254.169.254"]],
+}
+
+ADDRESSES = (*PUBLIC, "10.1.2.3", "169.254.169.254", "100.64.0.9")
+MOST_SAID = 4096
+"""Bytes of a visitor's: a request is some hundred."""
+
+PATIENCE_SECONDS = 2.0
+"""For what a visitor says: it is in the first packet."""
+
+
+@dataclass
+class World:
+    """``visits``: who came, and which names were asked for. ``secret``: what the servers say; the host alone knows it."""
+
+    internet: Internet
+    names: Names
+    secret: str
+    certificate: Path
+    visits: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def marks(self) -> Mapping[str, Any]:
+        return {}
+
+    async def alive(self) -> str:
+        """Nothing here can reach it but a gateway: what shows that it lives are the probes that must get through."""
+        return ""
+
+    def watch(self) -> None:
+        self.visits.clear()
+        self.names.asked.clear()
+        self.names.table = {name: [list(one) for one in answers] for name, answers in NAMES.items()}
+
+    def contacts(self, probe: Probe) -> tuple[str, ...]:
+        came = tuple(where for where, _ in self.visits)
+        if probe.expected is Expected.ALLOWED:
+            return came
+        asked = tuple(f"a query for {name}" for name in sorted({*self.names.asked} - {*probe.asks}))
+        return (came if len(came) > probe.comes else ()) + asked
+
+    def leaked(self, output: str) -> tuple[str, ...]:
+        return ("what only a server outside says",) if self.secret in output else ()
+
+    async def start(self) -> Gateway:
+        """A gateway that lives there."""
+        return await Gateway.start(within=self.internet.within, roots=self.certificate)
+
+
+@asynccontextmanager
+async def world(secret: str) -> AsyncIterator[World]:
+    """Raises ``OSError`` where namespaces cannot be made."""
+    with tempfile.TemporaryDirectory(prefix="dayfly-world-") as name, Internet.made() as internet:
+        made = World(internet, Names(), secret, await asyncio.to_thread(_certificate, Path(name)))
+        await made.names.listen(internet.bind("near", "udp", "127.0.0.1", 53))
+        servers = await _furnish(made)
+        try:
+            yield made
+        finally:
+            for server in servers:
+                server.close()
+            made.names.close()
+
+
+async def _furnish(made: World) -> list[asyncio.Server]:
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(made.certificate)
+    servers = []
+    for address in ADDRESSES:
+        for port in (53, 80, 443, TCP):
+            on = made.internet.bind("far", "tcp", address, port)
+            serve = _Visitors(made, address, port)
+            servers.append(await asyncio.start_server(serve.visited, sock=on, ssl=tls if port == 443 else None))
+    near = made.internet.bind("near", "tcp", NEAR, TCP)
+    servers.append(await asyncio.start_server(_Visitors(made, NEAR, TCP).visited, sock=near))
+    return servers
+
+
+class _Visitors:
+    """Those of one server. It says its secret: on ``TCP`` at once, elsewhere as the body of an answer."""
+
+    def __init__(self, made: World, address: str, port: int) -> None:
+        self._made, self._address, self._port = made, address, port
+
+    async def visited(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        at = len(self._made.visits)
+        where = f"{self._address} port {self._port}"
+        self._made.visits.append((where, ""))
+        body = self._made.secret.encode()
+        if self._port == TCP:
+            writer.write(body)
+        said = await self._beginning(reader)
+        if at < len(self._made.visits):
+            self._made.visits[at] = (where, said)
+        if self._port != TCP:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(body), body))
+        writer.close()
+
+    async def _beginning(self, reader: asyncio.StreamReader) -> str:
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                return (await reader.read(MOST_SAID)).decode("ascii", "replace")
+        except (TimeoutError, OSError):
+            return ""
+
+
+def _certificate(directory: Path) -> Path:
+    """Key and certificate in one file, its own authority, for the hosts that are spoken to over TLS."""
+    both = directory / "certificate"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+         "-subj", "/CN=proof", "-addext", f"subjectAltName=DNS:{TLS},DNS:{DENIED}",
+         "-keyout", str(directory / "key"), "-out", str(both)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    both.write_text(both.read_text() + (directory / "key").read_text())
+    return both
