@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +17,7 @@ from dayfly.errors import DayflyError
 from dayfly.paths import Paths, default_paths
 from dayfly.policy import Policy
 from dayfly.prove import RULES, Condition, World
+from dayfly.prove.callers import Served
 from dayfly.prove.conditions import aged, machine
 from dayfly.runtime import SETUP_REMEDY, find_runsc
 
@@ -68,6 +71,17 @@ class Here:
         manager = embedded(Outlet(elsewhere.start))
         self._managers.append(manager)
         return AsyncSandbox(self.policy.model_copy(update={"network": RULES}), opener=manager)
+
+    @asynccontextmanager
+    async def served(self, never: Mapping[str, str], canary: str) -> AsyncIterator[Served]:
+        """A server of this process, on a port of loopback, whose keys and journal are gone with it."""
+        from dayfly.cli.serve import configured
+        from dayfly.cli.serving import serving
+
+        configuration = configured(None, host="127.0.0.1", port=0)
+        with tempfile.TemporaryDirectory(prefix="dayfly-proof-") as directory:
+            async with serving(configuration, self._manager(), Path(directory)) as (url, keys):
+                yield Served(url, *keys, never=never, canary=canary)
 
     def _manager(self) -> Manager:
         from dayfly.manager import embedded

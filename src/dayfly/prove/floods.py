@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dayfly.client.sandbox import AsyncSandbox
 from dayfly.errors import DayflyError
@@ -26,6 +26,9 @@ MARGIN = 1.1
 
 ROOM = 64 * MIB
 """Of memory beyond the cap that a sandbox's own kernel may take meanwhile."""
+
+ROUNDING = 0.1
+"""Cores, by which a share that is measured over a few seconds may be off."""
 
 EXPECTED_ENDS = {
     EndReason.MEMORY_LIMIT,
@@ -56,8 +59,13 @@ async def flood(opened: Callable[[], AsyncSandbox], probe: Probe) -> Outcome:
             measured = await _flooded(sandbox, probe)
     except DayflyError as error:
         return Outcome(probe, judge(probe, Claim(failed=f"{type(error).__name__}: {error.message}"), Seen()))
-    tried, beyond = MEASURES[probe.measure](measured)
-    return Outcome(probe, judge(probe, Claim(tried), Seen(contacts=tuple([*beyond, *_after(measured)]))))
+    found = MEASURES[probe.measure](measured)
+    seen = Seen(contacts=tuple([*([found.told] if found.beyond else []), *_after(measured)]))
+    return Outcome(probe, judge(probe, Claim(int(found.tried), told=_and_end(found.told, measured)), seen))
+
+
+def _and_end(told: str, measured: Measured) -> str:
+    return f"{told}, and the sandbox ended with {measured.ended.value}" if measured.ended is not None else told
 
 
 async def _flooded(sandbox: AsyncSandbox, probe: Probe) -> Measured:
@@ -70,7 +78,7 @@ async def _flooded(sandbox: AsyncSandbox, probe: Probe) -> Measured:
     seconds = time.monotonic() - begun
     answers = await _answers(sandbox) if sandbox.end_reason is None else None
     limits = {one.name: one.value for one in sandbox.limits}
-    return Measured(seconds, probe.seconds, done, sandbox.usage(), sandbox.end_reason, answers, limits)
+    return Measured(seconds, probe.seconds, done, sandbox.usage, sandbox.end_reason, answers, limits)
 
 
 async def _answers(sandbox: AsyncSandbox) -> bool | None:
@@ -93,55 +101,67 @@ def _after(measured: Measured) -> list[str]:
     return found
 
 
-Found = tuple[int, list[str]]
+@dataclass(frozen=True)
+class Found:
+    """``tried``: it came to where a cap was needed; ``beyond``: it came further. ``told``: the figures."""
+
+    tried: bool
+    beyond: bool
+    told: str
+
+
+def _of(used: float, cap: float, *, enough: float, ended: bool = False, room: float = 0.0, unit: str = "MiB") -> Found:
+    """Of what is measured in bytes or pieces. ``enough``: the share of the cap from which on something was tried."""
+    scale = MIB if unit == "MiB" else 1
+    told = f"{used / scale:,.0f} of {cap / scale:,.0f} {unit}"
+    return Found(used >= cap * enough or ended, used > cap * MARGIN + room, told)
 
 
 def _memory(measured: Measured) -> Found:
-    used, cap = measured.usage.memory_peak, measured.limits["memory"]
-    over = [f"{used / MIB:.0f} MiB of {cap / MIB:.0f} were used"] if used > cap * MARGIN + ROOM else []
-    return int(used > cap / 2 or measured.ended is EndReason.MEMORY_LIMIT), over
+    ended = measured.ended is EndReason.MEMORY_LIMIT
+    return _of(measured.usage.memory_peak, measured.limits["memory"], enough=0.5, ended=ended, room=ROOM)
 
 
 def _greedy(measured: Measured) -> Found:
     """One process alone gets an error and no more; its own cap is below the sandbox's."""
-    used, cap = measured.usage.memory_peak, measured.limits["memory"]
-    return int(used > cap / 8), [f"{used / MIB:.0f} MiB were used"] if used > cap * MARGIN + ROOM else []
+    return _of(measured.usage.memory_peak, measured.limits["memory"], enough=0.1, room=ROOM)
 
 
 def _disk(measured: Measured) -> Found:
-    used, cap = measured.usage.disk, measured.limits["disk"]
-    over = [f"{used / MIB:.0f} MiB of {cap / MIB:.0f} were written"] if used > cap * MARGIN + ROOM else []
-    return int(used > cap / 2 or measured.ended is EndReason.DISK_LIMIT), over
+    ended = measured.ended is EndReason.DISK_LIMIT
+    return _of(measured.usage.disk, measured.limits["disk"], enough=0.5, ended=ended, room=ROOM)
 
 
 def _small(measured: Measured) -> Found:
-    """Many empty files, or descriptors: they cost the sandbox's memory, which is capped."""
-    return 1, _memory(measured)[1] + _disk(measured)[1]
+    """What costs the sandbox's memory or disk in small pieces: both are capped, and a smaller cap of its own may have come first."""
+    memory, disk = _memory(measured), _disk(measured)
+    return Found(True, memory.beyond or disk.beyond, f"{memory.told} of memory, {disk.told} of disk")
 
 
 def _cpu(measured: Measured) -> Found:
     share, cap = measured.usage.cpu_seconds / measured.seconds, measured.limits["cpus"]
-    return int(share > cap / 2), [f"{share:.2f} cores of {cap:g} were used"] if share > cap * MARGIN + 0.1 else []
+    return Found(share > cap / 2, share > cap * MARGIN + ROUNDING, f"{share:.2f} of {cap:g} cores")
 
 
 def _output(measured: Measured) -> Found:
     got = len(measured.done.stdout) + len(measured.done.stderr) if measured.done is not None else 0
-    cap = measured.limits["output"]
-    return int(got >= cap / 2 or measured.ended is EndReason.OUTPUT_LIMIT), [f"{got} bytes came"] if got > cap else []
+    ended = measured.ended is EndReason.OUTPUT_LIMIT
+    return replace(_of(got, measured.limits["output"], enough=0.5, ended=ended), beyond=got > measured.limits["output"])
 
 
 def _count(measured: Measured) -> Found:
-    """Processes or threads: the program says how many it came to, with its last line; the cap is the host's."""
+    """Processes or threads: the program says how many it came to, at the end; the cap is the host's."""
     words = (measured.done.stdout if measured.done is not None else b"").split()
     made = int(words[-1]) if words and words[-1].isdigit() and len(words[-1]) < 10 else 0
     cap = measured.limits["processes"]
-    tried = made > cap / 8 or measured.ended is EndReason.PROCESS_LIMIT
-    return int(tried), [f"{made} of {cap:g} are alive"] if made > cap else []
+    found = _of(made, cap, enough=0.1, ended=measured.ended is EndReason.PROCESS_LIMIT, unit="alive")
+    return replace(found, beyond=made > cap)
 
 
 def _time(measured: Measured) -> Found:
     """What does not end by itself: that it was ended is what ``_after`` looks at."""
-    return int(measured.seconds >= measured.timeout * 0.9), []
+    told = f"ended after {measured.seconds:.1f} s, with a timeout of {measured.timeout:g} s"
+    return Found(measured.seconds >= measured.timeout * 0.9, False, told)
 
 
 MEASURES: dict[str, Callable[[Measured], Found]] = {

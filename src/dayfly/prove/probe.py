@@ -49,13 +49,14 @@ class Place(StrEnum):
     NAMED = "named"  # the policy with names of the proof's own internet
     BESIDE = "beside"  # the policy as it is, and another sandbox beside it
     ALONE = "alone"  # one of its own, which it may break
+    SERVED = "served"  # a server of this machine, by its API
     OUTSIDE = "outside"  # looked at from the host, while one is alive
 
 
 @dataclass(frozen=True)
 class Probe:
     """One attempt. ``attempt`` names a function: of ``prove.inside`` as ``module.function``, for ``Place.OUTSIDE`` of
-    ``prove.outside``. ``arguments`` are JSON; a string of them may have ``{nonce}`` and the other marks of ``Bait.marks``.
+    ``posture.EXAMINATIONS``, for ``Place.SERVED`` of ``callers.ATTEMPTS``. ``arguments`` are JSON; a string of them may have ``{nonce}`` and the other marks of ``Bait.marks``.
 
     ``seen_by``: what on the host would notice if it were reached, for people. Empty: nothing would, and a "denied" is what the
     probe's own program says of the sandbox's kernel. ``source``: where the attempt comes from. ``asks``: names that a gateway may ask

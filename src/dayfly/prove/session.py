@@ -8,14 +8,15 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Literal, Protocol
 
 from dayfly.client.sandbox import AsyncSandbox
 from dayfly.errors import DayflyError
 from dayfly.policy import Policy
 from dayfly.prove.bait import Bait, bait
+from dayfly.prove.callers import Served, call_all
 from dayfly.prove.floods import flood
 from dayfly.prove.neighbour import neighbour
 from dayfly.prove.probe import Place, Probe
@@ -54,6 +55,10 @@ class Ground(Protocol):
         """With the policy, and the network that ``world.RULES`` are, by a gateway that lives there."""
         ...
 
+    def served(self, never: Mapping[str, str], canary: str) -> AbstractAsyncContextManager[Served]:
+        """A server of the same manager. Raises ``HostError`` where what it needs is not installed."""
+        ...
+
 
 class Session:
     """``tell`` hears of every probe as it is judged."""
@@ -72,6 +77,7 @@ class Session:
                 prey.secrets["the host's variable"] = value
                 await self._closed(prey, probes)
                 await self._beside(prey, _at(Place.BESIDE, probes))
+                await self._served(prey, _at(Place.SERVED, probes))
         await self._named(_at(Place.NAMED, probes))
         for probe in _at(Place.ALONE, probes):
             self.outcomes.append(await flood(self._ground.closed, probe))
@@ -85,6 +91,8 @@ class Session:
 
     async def _closed(self, prey: Bait, probes: Sequence[Probe]) -> None:
         inside, outside = _at(Place.CLOSED, probes), _at(Place.OUTSIDE, probes)
+        if not inside and not outside:
+            return
         outcomes: list[Outcome] = []
         try:
             async with self._ground.closed() as sandbox:
@@ -107,6 +115,19 @@ class Session:
             ):
                 self.outcomes += await try_all(sandbox, scene, probes, self._tell)
         except DayflyError as error:
+            self._lost(probes, _said(error))
+
+    async def _served(self, prey: Bait, probes: Sequence[Probe]) -> None:
+        if not probes:
+            return
+        never = {
+            **prey.secrets,
+            "the first tenant's file": secrets.token_hex(16),
+        }
+        try:
+            async with self._ground.served(never, prey.marks["canary_file"]) as served:
+                self.outcomes += await call_all(served, probes, self._tell)
+        except (DayflyError, OSError) as error:
             self._lost(probes, _said(error))
 
     async def _named(self, probes: Sequence[Probe]) -> None:

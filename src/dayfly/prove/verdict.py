@@ -28,11 +28,13 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Claim:
-    """What the probe's program says. ``tried``: how many ways; ``failed``: why it could not try."""
+    """What the probe's program says. ``tried``: how many ways; ``failed``: why it could not try; ``told``: more for a person, of what the host
+    has measured itself."""
 
     tried: int = 0
     reached: tuple[str, ...] = ()
     failed: str = ""
+    told: str = ""
 
 
 @dataclass(frozen=True)
@@ -98,8 +100,8 @@ def _verdict(claim: Claim | None, seen: Seen) -> tuple[Verdict, str]:
     if claim.failed:
         return Verdict.INCONCLUSIVE, claim.failed
     if not claim.tried:
-        return Verdict.INCONCLUSIVE, "nothing was tried"
-    return Verdict.DENIED, f"{claim.tried} ways tried"
+        return Verdict.INCONCLUSIVE, f"nothing was tried {claim.told}".strip()
+    return Verdict.DENIED, claim.told or f"{claim.tried} ways tried"
 
 
 def _short(item: Any) -> str:

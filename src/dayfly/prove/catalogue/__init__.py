@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from dayfly.prove.catalogue import alone, beside, boundary, credential, filesystem, named, names, network, outside, resource, useful
+from dayfly.prove.catalogue import alone, beside, boundary, callers, credential, filesystem, named, names, network, outside, resource, useful
 from dayfly.prove.probe import Probe, Property
 
 __all__ = ["ALL", "chosen"]
@@ -18,6 +18,7 @@ ALL: tuple[Probe, ...] = (
     *credential.PROBES,
     *filesystem.PROBES,
     *beside.PROBES,
+    *callers.PROBES,
     *resource.PROBES,
     *alone.PROBES,
     *useful.PROBES,

@@ -98,12 +98,11 @@ def output():
 
 
 def processes():
+    """Small ones: two hundred copies of this interpreter would be a flood of memory instead."""
     made = 0
     try:
         while made < MOST_PROCESSES:
-            if os.fork() == 0:
-                time.sleep(600)
-                os._exit(0)
+            os.posix_spawn("/bin/sh", ["sh", "-c", "kill -STOP $$"], {})
             made += 1
     except OSError:
         pass
