@@ -77,7 +77,7 @@ PROBES = (
     *(_one(f"boundary.device.{title.split()[-1]}", f"Open devices: {title}", attempt="kernel.devices", arguments={"names": names},
            source="AIG, DCE, SEB")
       for title, names in _DEVICES.items()),
-    _one("boundary.device.made", "Make a device and open it", attempt="kernel.node", arguments={"major": 254}, source="AIG, CDK"),
+    _one("boundary.device.made", "Make a device and open it", attempt="kernel.node", arguments={"kind": 0o60000, "major": 254, "minor": 0}, source="AIG, CDK"),
     *(_one(f"boundary.mount.{short}", f"Mount a file system, {title}", attempt="kernel.mounts", arguments=arguments, source="RB, CDK")
       for title, (short, arguments) in _MOUNTS.items()),
     *(_tells(f"boundary.masked.{short}", f"Read {title}", attempt="kernel.readable", arguments={"paths": paths}, source="OCI, RUNC25")
@@ -85,7 +85,6 @@ PROBES = (
     *(_tells(f"boundary.identity.{name.replace(' ', '-')}", f"Recognise this machine by its {name}", attempt="kernel.identity",
              arguments={"field": name, "host": f"{{host {name}}}"}, seen_by=("this machine's own",), source="RB, BETA9, GOV")
       for name in _IDENTITIES),
-    _one("boundary.clock", "Set the clock", attempt="kernel.clock", source="MIT"),
     _tells("boundary.process.named", "Find a process of this machine", attempt="processes.named", arguments={"nonce": "{nonce}"},
            seen_by=("a process with a mark",), source="AIG, SEB"),
     _one("boundary.process.signal", "Signal a process of this machine", attempt="processes.signalled", arguments={"pid": "{host_pid}"},
@@ -106,9 +105,10 @@ PROBES = (
     _second("boundary.superuser", "Be root inside", attempt="privileges.superuser", source="SEB, BOX"),
     _second("boundary.capabilities", "Have capabilities", attempt="privileges.capabilities",
             arguments={"which": ["CapEff", "CapPrm", "CapInh", "CapAmb"]}, source="SEB, CDK, BOX"),
-    _second("boundary.exec", "Gain privileges by exec", attempt="privileges.gained_by_exec", source="RB, DCE"),
     _second("boundary.identity-change", "Become another user", attempt="privileges.identity_changed", source="RB"),
-    _second("boundary.setuid", "Find programs that run as another user", attempt="privileges.marked_files", source="RB, DCE"),
+    _second("boundary.setuid", "Find programs that run as another user", attempt="privileges.marked_files", arguments={"tops": ["/usr/bin", "/usr/sbin", "/bin", "/sbin"]}, source="RB, DCE"),
+    _second("boundary.setuid.everywhere", "Find such programs anywhere", attempt="privileges.marked_files",
+            arguments={"tops": ["/usr", "/opt", "/var", "/home"]}, source="RB, DCE", quick=False, seconds=60),
     _second("boundary.sudo", "Have a command run as root", attempt="privileges.sudo", source="DCE"),
     _one("boundary.socket.host", "Connect to a Unix socket of this machine", attempt="network.unix",
          arguments={"names": ["{canary_socket}", "@{nonce}"]}, seen_by=("two Unix servers",), source="CDK, OSB750"),
@@ -116,8 +116,8 @@ PROBES = (
          arguments={"names": ["/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock", "/run/crio/crio.sock",
                               "/run/podman/podman.sock", "/run/firecracker.socket", "/run/dbus/system_bus_socket", "@/containerd-shim",
                               "/run/systemd/private"]}, source="SEB, DCE, OSB750"),
-    _one("boundary.vsock", "Connect to the machine below by vsock", attempt="network.vsock", arguments={"numbers": [1, 2, 3], "port": 1024},
-         source="MVM1629, BOX"),
+    _one("boundary.vsock", "Have sockets to the machine below (vsock)", attempt="network.families",
+         arguments={"kinds": {"stream": [40, 1, 0], "datagram": [40, 2, 0], "packet": [40, 5, 0]}}, source="MVM1629, BOX"),
     _second("boundary.families", "Have sockets of unusual families", attempt="network.families",
             arguments={"kinds": {"packet": [17, 3, 3], "raw": [2, 3, 255], "raw ICMP": [2, 3, 1], "raw IPv6": [10, 3, 58],
                                  "crypto": [38, 5, 0], "vsock": [40, 1, 0], "TIPC": [30, 5, 0], "bluetooth": [31, 5, 0],

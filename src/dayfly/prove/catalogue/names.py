@@ -37,7 +37,8 @@ PROBES = (
          source="MSB585"),
     _dns("dns.reverse", "Ask for names of addresses", attempt="network.reversed_name", arguments={"addresses": ["10.0.0.1", "192.168.1.1", "192.0.2.1"]},
          source="CDK"),
-    _dns("dns.files", "Read this machine's names in resolv.conf and hosts", attempt="network.told_resolvers", severity=Severity.MEDIUM,
+    _dns("dns.files", "Read this machine's names in resolv.conf and hosts", attempt="network.told_resolvers",
+         arguments={"paths": ["/etc/resolv.conf", "/etc/hosts"]}, severity=Severity.MEDIUM,
          source="CDK"),
     *(_metadata(f"metadata.address.{short}", f"Reach the metadata service: {title}", attempt="network.many_tcp",
                 arguments={"places": places, "token": "{token}"}, question=2, source="SON, E2B3625, CDK")

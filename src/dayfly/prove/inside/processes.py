@@ -130,7 +130,7 @@ def child_for(seconds):
     return child
 
 
-def own_child(attempt, **arguments):
+def own_child(attempt, arguments):
     """An attempt against one's own child, where it is allowed: the control of those above."""
     return globals()[attempt](child_for(20), **arguments)
 
