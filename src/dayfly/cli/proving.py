@@ -80,8 +80,8 @@ class Here:
 
         configuration = configured(None, host="127.0.0.1", port=0)
         with tempfile.TemporaryDirectory(prefix="dayfly-proof-") as directory:
-            async with serving(configuration, self._manager(), Path(directory)) as (url, keys):
-                yield Served(url, *keys, never=never, canary=canary)
+            async with serving(configuration, self._manager(), Path(directory)) as made:
+                yield Served(made.url, *made.keys, never, canary, made.journal, made.public_key)
 
     def _manager(self) -> Manager:
         from dayfly.manager import embedded

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from dayfly.manager import Manager
     from dayfly.server import Configuration
 
-__all__ = ["serving"]
+__all__ = ["Serving", "serving"]
 
 MOST_SANDBOXES = 8
 """At a time: a proof has two."""
@@ -27,11 +28,21 @@ KEYS = (("first", "run"), ("second", "run"), ("first", "read"))
 """Tenant and scope of each."""
 
 
+@dataclass(frozen=True)
+class Serving:
+    """Its address, the secrets of ``KEYS``, its journal and what that is signed with."""
+
+    url: str
+    keys: list[str]
+    journal: Path
+    public_key: bytes
+
+
 @asynccontextmanager
 async def serving(
     configuration: Configuration, manager: Manager, directory: Path
-) -> AsyncIterator[tuple[str, list[str]]]:
-    """Its address, and the secrets of ``KEYS``. What it writes is in ``directory``; its sandboxes are the manager's, and end with it."""
+) -> AsyncIterator[Serving]:
+    """What it writes is in ``directory``; its sandboxes are the manager's, and end with it."""
     from dayfly.journal import Journal, Signer
     from dayfly.manager import Admission, Allowance, Capacity, Tenants
     from dayfly.manager.admission import available_memory
@@ -59,7 +70,7 @@ async def serving(
         stop = asyncio.Event()
         answering = asyncio.ensure_future(serve(create_app(services), listener, configuration, stop, tenants.end_all))
         try:
-            yield listener.url, secrets
+            yield Serving(listener.url, secrets, places.journal, signer.verifier.public)
         finally:
             stop.set()
             await answering

@@ -10,12 +10,17 @@ import asyncio
 import http.client
 import json
 import secrets
+import sqlite3
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from dayfly.errors import DayflyError
+from dayfly.journal import Verifier, audit
 from dayfly.prove.probe import Probe
 from dayfly.prove.trials import Outcome, Told, distrusted
 from dayfly.prove.verdict import Claim, Seen, judge
@@ -32,7 +37,8 @@ MOST_ANSWER = 1024 * 1024
 @dataclass(frozen=True)
 class Served:
     """A server, and the secrets of two tenants' keys; ``reader`` is the first one's, and may only read. ``never``: what no answer may say, by
-    what it is; ``canary``: a file of the host's."""
+    what it is; ``canary``: a file of the host's; ``journal``: where the server writes down what happens, and ``public_key`` what its
+    heads are signed with."""
 
     url: str
     first: str
@@ -40,6 +46,8 @@ class Served:
     reader: str
     never: Mapping[str, str]
     canary: str
+    journal: Path
+    public_key: bytes
 
 
 @dataclass(frozen=True)
@@ -74,6 +82,9 @@ class Caller:
             connection.close()
         self.answers.append(answered)
         return answered
+
+    def leaks(self, answer: Answered) -> bool:
+        return any(secret and secret in answer.body for secret in self.served.never.values())
 
     @property
     def said(self) -> tuple[str, ...]:
@@ -178,6 +189,65 @@ def _paths(caller: Caller) -> Found:
     return len(names), [one.request for one in answers if one.status == 200]
 
 
+def _links(caller: Caller) -> Found:
+    """A link inside to a file of the server's, asked for by its own name, in a listing and in a tree."""
+    at, key = f"/v1/sandboxes/{caller.sandbox}", caller.served.first
+    code = f"import os\nos.symlink({caller.served.canary!r}, 'link')\nos.makedirs('d', exist_ok=True)\nos.symlink('/', 'd/root')"
+    made = caller.ask("POST", f"{at}/executions", key, {"code": code})
+    if made.status != 200:
+        raise ValueError(f"the link was not made: {made.status}")
+    names = ("files?path=link", f"files?path={quote('d/root' + caller.served.canary, safe='')}", "tree?path=d", "files/info?path=link")
+    return len(names), [one.request for one in (caller.ask("GET", f"{at}/{name}", key) for name in names) if caller.leaks(one)]
+
+
+def _ids(caller: Caller) -> Found:
+    """Ids that could be guessed from another: a part of 32 bits that two have in common, or too few digits."""
+    made = [json.loads(caller.ask("POST", f"/v1/conversations/ids-{number}", caller.served.first, {}).body)["id"] for number in range(2)]
+    for one in made:
+        caller.ask("DELETE", f"/v1/sandboxes/{one}", caller.served.first)
+    ids = [caller.sandbox, *made]
+    short = [f"{len(one)} digits" for one in ids if len(one) < 32]
+    shared = [one[at : at + 8] for at in range(0, 32, 8) for one in ids if sum(other[at : at + 8] == one[at : at + 8] for other in ids) > 1]
+    return len(ids), short + [f"a part in common: {part}" for part in shared]
+
+
+EDITS = {
+    "an entry changed": ("DROP TRIGGER entries_stay", "UPDATE entries SET facts = '{}' WHERE id = (SELECT max(id) FROM entries WHERE facts != '{}')"),
+    "an entry removed": ("DROP TRIGGER entries_remain", "DELETE FROM entries WHERE number = 2"),
+    "an entry put in": ("INSERT INTO entries SELECT max(id) + 1, chain, max(number) + 1, at, tenant, 'forged', facts, previous, hash FROM entries",),
+    "another order": (
+        "DROP TRIGGER entries_stay",
+        "UPDATE entries SET number = -1 WHERE number = 2",
+        "UPDATE entries SET number = 2 WHERE number = 3",
+        "UPDATE entries SET number = 3 WHERE number = -1",
+    ),
+}
+
+
+def _journal(caller: Caller) -> Found:
+    """A copy of the server's journal, edited: the audit finds each edit. The journal itself, and a copy that nobody has edited, are whole."""
+    verifier = Verifier(caller.served.public_key)
+    with tempfile.TemporaryDirectory(prefix="dayfly-edited-") as directory:
+        whole = audit(_edited(caller.served.journal, Path(directory) / "whole", ()), verifier)
+        if whole:
+            raise ValueError(f"the journal is not whole before anybody has edited it: {whole[0].what}")
+        passed = [
+            what
+            for number, (what, edits) in enumerate(EDITS.items())
+            if not audit(_edited(caller.served.journal, Path(directory) / str(number), edits), verifier)
+        ]
+    return len(EDITS), passed
+
+
+def _edited(journal: Path, copy: Path, edits: Sequence[str]) -> Path:
+    with closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as source, closing(sqlite3.connect(copy)) as target:
+        source.backup(target)
+        for edit in edits:
+            target.execute(edit)
+        target.commit()
+    return copy
+
+
 def _nonsense(caller: Caller) -> Found:
     """What is no request of this API: refused as what it is, and the server stands."""
     key, at = caller.served.first, f"/v1/sandboxes/{caller.sandbox}"
@@ -243,6 +313,9 @@ ATTEMPTS: dict[str, Callable[[Caller], Found]] = {
     "unknown": _unknown,
     "more_than_given": _more_than_given,
     "paths": _paths,
+    "links": _links,
+    "ids": _ids,
+    "journal": _journal,
     "nonsense": _nonsense,
     "mounts": _mounts,
     "page": _page,

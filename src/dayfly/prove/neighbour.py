@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ from dayfly.errors import HostError
 from dayfly.prove.bait import Bait
 from dayfly.prove.bundle import bundle
 from dayfly.prove.probe import Probe
-from dayfly.prove.program import PROGRAM
+from dayfly.prove.program import PROGRAM, program
 
 __all__ = ["PORT", "Neighbour", "neighbour"]
 
@@ -28,12 +28,13 @@ READY_SECONDS = 20.0
 
 @dataclass
 class Neighbour:
-    """A scene: what the host watches, and what the neighbour alone knows."""
+    """A scene: what the host watches, and what the neighbour alone knows. ``drawn``: what it has drawn at random."""
 
     prey: Bait
     sandbox: AsyncSandbox
     secret: str
     marks: Mapping[str, Any]
+    drawn: Sequence[str]
 
     async def alive(self) -> str:
         """It answers itself, so whoever could reach it would have an answer."""
@@ -50,7 +51,8 @@ class Neighbour:
         return self.prey.contacts(probe)
 
     def leaked(self, output: str) -> tuple[str, ...]:
-        return (*self.prey.leaked(output), *(["the other sandbox's secret"] if self.secret in output else []))
+        found = [("the other sandbox's secret", self.secret), *(("what the other one has drawn", one) for one in self.drawn)]
+        return (*self.prey.leaked(output), *dict.fromkeys(what for what, value in found if value in output))
 
 
 @asynccontextmanager
@@ -71,4 +73,14 @@ async def neighbour(sandbox: AsyncSandbox, prey: Bait) -> AsyncIterator[Neighbou
         if "ready" not in said:
             raise HostError(f"the other sandbox does not listen: {said[-200:]!r}")
         marks = {**prey.marks, "left": nonce, "neighbour": sandbox.id[:16]}
-        yield Neighbour(prey, sandbox, secret, marks)
+        yield Neighbour(prey, sandbox, secret, marks, await _drawn(sandbox))
+
+
+async def _drawn(sandbox: AsyncSandbox) -> Sequence[str]:
+    """Raises ``HostError`` where it cannot be known: then nothing could be compared."""
+    async with program(sandbox) as inside:
+        row = await inside.attempt("useful.drawn", {}, READY_SECONDS)
+    told = row.get("told") if isinstance(row, dict) else None
+    if not (isinstance(told, list) and len(told) == 1 and isinstance(told[0], list) and len(told[0]) > 1):
+        raise HostError(f"the other sandbox does not draw at random: {str(row)[:200]!r}")
+    return [str(value) for value in told[0] if len(str(value)) > 8]

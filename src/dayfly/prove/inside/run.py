@@ -52,8 +52,8 @@ def apart(one):
 def attempted(one, to):
     try:
         module, function = one["attempt"].split(".")
-        tried, reached = getattr(importlib.import_module(module), function)(**one["arguments"])
-        row = {"tried": tried, "reached": [str(item)[:200] for item in reached][:20]}
+        tried, reached, *told = getattr(importlib.import_module(module), function)(**one["arguments"])
+        row = {"tried": tried, "reached": [str(item)[:200] for item in reached][:20], "told": told}
     except BaseException as error:
         row = {"failed": "%s: %s" % (type(error).__name__, str(error)[:200])}
     os.write(to, json.dumps(row).encode())
