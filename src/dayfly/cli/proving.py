@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 from dayfly import __version__
 from dayfly.client.sandbox import AsyncSandbox
 from dayfly.errors import DayflyError
+from dayfly.network import Grants
 from dayfly.paths import Paths, default_paths
 from dayfly.policy import Policy
 from dayfly.prove import RULES, Condition, World
@@ -29,10 +30,11 @@ __all__ = ["Here"]
 
 @dataclass
 class Here:
-    """A ``Ground``. On the loop that opened it; its managers end with it."""
+    """A ``Ground``. On the loop that opened it; its managers end with it. ``rules``: of the sandboxes with names."""
 
     policy: Policy
     paths: Paths = field(default_factory=default_paths)
+    rules: Grants = RULES
     _managers: list[Manager] = field(default_factory=list)
 
     @property
@@ -70,7 +72,7 @@ class Here:
 
         manager = embedded(Outlet(elsewhere.start))
         self._managers.append(manager)
-        return AsyncSandbox(self.policy.model_copy(update={"network": RULES}), opener=manager)
+        return AsyncSandbox(self.policy.model_copy(update={"network": self.rules}), opener=manager)
 
     @asynccontextmanager
     async def served(self, never: Mapping[str, str], canary: str) -> AsyncIterator[Served]:

@@ -19,10 +19,13 @@ from dayfly.network import Rule
 from dayfly.prove.internet import NEAR, PUBLIC, Internet, Names
 from dayfly.prove.probe import Expected, Probe
 
-__all__ = ["DENIED", "INWARD", "LISTED", "PATHS", "RAW", "RULES", "TCP", "TLS", "WILD", "World", "world"]
+__all__ = ["DENIED", "INWARD", "LISTED", "PATHS", "PLAIN", "RAW", "RULES", "TCP", "TLS", "WILD", "World", "world"]
 
 TCP = 7000
 """A port where the server speaks first."""
+
+PLAIN = 8443
+"""The same, where a rule says that TLS is spoken."""
 
 LISTED, RAW, TLS, PATHS = "listed.example.com", "raw.example.com", "tls.example.com", "paths.example.com"
 WILD, INWARD, DENIED = "wild.example.com", "inward.example.com", "denied.example.net"
@@ -30,7 +33,7 @@ WILD, INWARD, DENIED = "wild.example.com", "inward.example.com", "denied.example
 RULES = (
     Rule(host=LISTED, ports=[80], protocol="http"),
     Rule(host=RAW, ports=[TCP], protocol="tcp"),
-    Rule(host=TLS),
+    Rule(host=TLS, ports=[443, PLAIN], protocol="tls"),
     Rule(host=PATHS, ports=[80], protocol="http", methods=["GET"], paths=["/allowed/*"]),
     Rule(host=f"*.{WILD}", ports=[TCP], protocol="tcp"),
     Rule(host=f"*.{INWARD}", ports=[TCP], protocol="tcp"),
@@ -70,7 +73,7 @@ class World:
     names: Names
     secret: str
     certificate: Path
-    visits: list[tuple[str, str]] = field(default_factory=list)
+    visits: list[str] = field(default_factory=list)
 
     @property
     def marks(self) -> Mapping[str, Any]:
@@ -86,7 +89,7 @@ class World:
         self.names.table = {name: [list(one) for one in answers] for name, answers in NAMES.items()}
 
     def contacts(self, probe: Probe) -> tuple[str, ...]:
-        came = tuple(where for where, _ in self.visits)
+        came = tuple(self.visits)
         if probe.expected is Expected.ALLOWED:
             return came
         asked = tuple(f"a query for {name}" for name in sorted({*self.names.asked} - {*probe.asks}))
@@ -120,7 +123,7 @@ async def _furnish(made: World) -> list[asyncio.Server]:
     tls.load_cert_chain(made.certificate)
     servers = []
     for address in ADDRESSES:
-        for port in (53, 80, 443, TCP):
+        for port in (53, 80, 443, TCP, PLAIN):
             on = made.internet.bind("far", "tcp", address, port)
             serve = _Visitors(made, address, port)
             servers.append(await asyncio.start_server(serve.visited, sock=on, ssl=tls if port == 443 else None))
@@ -136,25 +139,26 @@ class _Visitors:
         self._made, self._address, self._port = made, address, port
 
     async def visited(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        at = len(self._made.visits)
-        where = f"{self._address} port {self._port}"
-        self._made.visits.append((where, ""))
-        body = self._made.secret.encode()
-        if self._port == TCP:
+        where, body = f"{self._address} port {self._port}", self._made.secret.encode()
+        self._made.visits.append(where)
+        if self._port in (TCP, PLAIN):
             writer.write(body)
-        said = await self._beginning(reader)
-        if at < len(self._made.visits):
-            self._made.visits[at] = (where, said)
-        if self._port != TCP:
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(body), body))
+            await self._beginning(reader)
+        else:
+            while (said := await self._beginning(reader)) and b"close" not in said:
+                writer.write(_ANSWER % (len(body), body))
+            writer.write(_ANSWER % (len(body), body))
         writer.close()
 
-    async def _beginning(self, reader: asyncio.StreamReader) -> str:
+    async def _beginning(self, reader: asyncio.StreamReader) -> bytes:
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                return (await reader.read(MOST_SAID)).decode("ascii", "replace")
+                return await reader.read(MOST_SAID)
         except (TimeoutError, OSError):
-            return ""
+            return b""
+
+
+_ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s"
 
 
 def _certificate(directory: Path) -> Path:

@@ -37,7 +37,7 @@ _DEVICES = {
 }
 
 _SETTINGS = {
-    "what is run at a crash": ("core_pattern", ("/proc/sys/kernel/core_pattern",)),
+    "what is run at a crash": ("core-pattern", ("/proc/sys/kernel/core_pattern",)),
     "what loads modules": ("modprobe", ("/proc/sys/kernel/modprobe", "/sys/kernel/uevent_helper")),
     "what runs foreign programs": ("binfmt", ("/proc/sys/fs/binfmt_misc/register",)),
     "the magic keys": ("sysrq", ("/proc/sysrq-trigger",)),

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from dayfly.prove.probe import Expected, Place, Probe, Property, Severity
-from dayfly.prove.world import DENIED, INWARD, LISTED, PATHS, RAW, TCP, TLS, WILD
+from dayfly.prove.world import DENIED, INWARD, LISTED, PATHS, PLAIN, RAW, TCP, TLS, WILD
 
 __all__ = ["PROBES"]
 
@@ -120,7 +120,7 @@ PROBES = (
     _allow("allow-list.handshake", "Name another host in the handshake with a listed one", attempt="doors.handshakes",
            arguments={"names": [DENIED, "", f"x.{TLS}"]}, asks=(TLS,), source="MSBF, GHAW8878, ACA1826"),
     _allow("allow-list.not-tls", "Speak something else on a port for TLS", attempt="doors.spoken",
-           arguments={"hosts": [TLS], "port": 443, "say": "SSH-2.0-OpenSSH_9.2\r\n"}, asks=(TLS,), source="SRT"),
+           arguments={"hosts": [TLS], "port": PLAIN, "say": "SSH-2.0-OpenSSH_9.2\r\n"}, asks=(TLS,), comes=1, source="SRT"),
     _path("neighbour", "a neighbour of the listed path", path="/private/page"),
     _path("encoded", "it through dots and escapes", path="/allowed/%2e%2e/private/page"),
     _path("dots", "it through dots", path="/allowed/../private/page"),
