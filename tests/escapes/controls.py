@@ -110,13 +110,18 @@ CONTROLS: dict[str, Callable[[Probe], Control]] = {
     "processes.signalled": with_(pid=1),
     "processes.programs": more("words", "python3", "sh"),
     "processes.told_by": with_(harmless=[]),
-    **{f"processes.{name}": through("processes.own_child") for name in ("memory", "read_by_call", "descriptors", "root", "traced", "stopped")},
+    **{
+        f"processes.{name}": through("processes.own_child")
+        for name in ("memory", "read_by_call", "descriptors", "root", "traced", "stopped")
+    },
     "processes.left_open": without(Missing(shell="exec 7</etc/passwd; {program}")),
     "processes.core": with_(),
     "privileges.superuser": without(AS_ROOT),
     "privileges.capabilities": without(AS_ROOT),
     "privileges.identity_changed": without(AS_ROOT),
-    "privileges.marked_files": without(Missing(shell="cp /bin/true /tmp/marked; chmod u+s /tmp/marked; {program}"), tops=["/tmp"]),
+    "privileges.marked_files": without(
+        Missing(shell="cp /bin/true /tmp/marked; chmod u+s /tmp/marked; {program}"), tops=["/tmp"]
+    ),
     "privileges.sudo": without(Missing(shell="cp /bin/true /tmp/sudo; PATH=/tmp:$PATH; export PATH; {program}")),
     "privileges.unlimited": without(AS_ROOT),
     "files.host_file": with_(),

@@ -94,7 +94,9 @@ def directory_with(name: str, content: str = "secret", mode: int = 0o644) -> Cal
 
 def variable_inside(patch: pytest.MonkeyPatch) -> None:
     process = oci._process
-    patch.setattr(oci, "_process", lambda spec: {**process(spec), "env": [*oci.ENVIRONMENT, f"LEAKED={os.environ[VARIABLE]}"]})
+    patch.setattr(
+        oci, "_process", lambda spec: {**process(spec), "env": [*oci.ENVIRONMENT, f"LEAKED={os.environ[VARIABLE]}"]}
+    )
 
 
 def named_like_the_host(patch: pytest.MonkeyPatch) -> None:

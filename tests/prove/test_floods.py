@@ -16,7 +16,9 @@ LIMITS = {"memory": 1024.0 * MIB, "disk": 2048.0 * MIB, "cpus": 1.0, "output": 4
 
 def measured(memory: int = 0, disk: int = 0, cpu: float = 0.0, out: bytes = b"", **changes: Any) -> Measured:
     done = ProcessResult(outcome=Outcome.OK, exit_code=0, stdout=out, stderr=b"", duration=1.0)
-    found = Measured(2.0, 20.0, done, Usage(cpu_seconds=cpu, memory=0, memory_peak=memory * MIB, disk=disk * MIB), None, True, LIMITS)
+    found = Measured(
+        2.0, 20.0, done, Usage(cpu_seconds=cpu, memory=0, memory_peak=memory * MIB, disk=disk * MIB), None, True, LIMITS
+    )
     return replace(found, **changes)
 
 
@@ -62,7 +64,12 @@ def test_what_came_near_no_cap_has_tried_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["memory", "disk", "output", "count"])
 def test_a_sandbox_that_ended_with_the_limits_name_had_come_to_it(name: str) -> None:
-    reasons = {"memory": EndReason.MEMORY_LIMIT, "disk": EndReason.DISK_LIMIT, "output": EndReason.OUTPUT_LIMIT, "count": EndReason.PROCESS_LIMIT}
+    reasons = {
+        "memory": EndReason.MEMORY_LIMIT,
+        "disk": EndReason.DISK_LIMIT,
+        "output": EndReason.OUTPUT_LIMIT,
+        "count": EndReason.PROCESS_LIMIT,
+    }
     assert MEASURES[name](measured(ended=reasons[name])).tried
 
 

@@ -20,7 +20,13 @@ pytestmark = pytest.mark.gvisor
 
 NAMED = [probe for probe in ALL if probe.place is Place.NAMED and probe.expected == "denied"]
 
-OTHER_DOORS = {"bind": "socks", "associate": "socks", "old socks": "socks", "socks address": "socks", "lower case": "connect"}
+OTHER_DOORS = {
+    "bind": "socks",
+    "associate": "socks",
+    "old socks": "socks",
+    "socks address": "socks",
+    "lower case": "connect",
+}
 """What others have, and dayfly has not, whatever is asked for: a door that is there."""
 
 
@@ -29,7 +35,14 @@ def aimed(probe: Probe) -> Probe:
     door = probe.arguments.get("door", "name")
     changed: Mapping[str, Mapping[str, Any]] = {
         "doors.connected": {"hosts": [RAW], "port": TCP, "door": OTHER_DOORS.get(door, door)},
-        "doors.fetched": {"hosts": [LISTED], "path": "/", "method": "GET", "host_field": None, "fields": "", "door": OTHER_DOORS.get(door, door)},
+        "doors.fetched": {
+            "hosts": [LISTED],
+            "path": "/",
+            "method": "GET",
+            "host_field": None,
+            "fields": "",
+            "door": OTHER_DOORS.get(door, door),
+        },
         "doors.after_an_allowed_one": {"host": LISTED, "least": 1},  # our proxy answers one request of each connection
         "doors.handshakes": {"names": [TLS]},
         "doors.spoken": {"hosts": [RAW], "port": TCP},
@@ -43,7 +56,11 @@ def aimed(probe: Probe) -> Probe:
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, Outcome]:
     async def tried() -> list[Outcome]:
-        async with world(secrets.token_hex(16)) as elsewhere, Here(POLICY) as ground, ground.named(elsewhere) as sandbox:
+        async with (
+            world(secrets.token_hex(16)) as elsewhere,
+            Here(POLICY) as ground,
+            ground.named(elsewhere) as sandbox,
+        ):
             return await try_all(sandbox, elsewhere, [aimed(probe) for probe in NAMED], lambda outcome: None)
 
     return {outcome.probe.id: outcome for outcome in asyncio.run(tried())}

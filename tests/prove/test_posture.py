@@ -16,7 +16,16 @@ THERE = {name: f"{name}:[2]" for name in HERE}
 STATUS = {"Uid": "4711\t4711\t4711\t4711", "NoNewPrivs": "1", "Seccomp": "2"}
 LIMIT = LimitReport("memory", 1.0, Enforcement.ENFORCED, "cgroup v1 memory.limit_in_bytes, read back")
 
-GOOD = Process(7, SENTRY, STATUS, THERE, "4:memory:/dayfly-0123456789abcdef", ["/dev/null", "pipe:[1]", "/root/usr/bin/python3"], ["lo"], ["proc", "etc"])
+GOOD = Process(
+    7,
+    SENTRY,
+    STATUS,
+    THERE,
+    "4:memory:/dayfly-0123456789abcdef",
+    ["/dev/null", "pipe:[1]", "/root/usr/bin/python3"],
+    ["lo"],
+    ["proc", "etc"],
+)
 
 
 def watched(**changes: Any) -> Watched:

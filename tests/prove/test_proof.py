@@ -14,7 +14,9 @@ from dayfly.prove.proof import Kept
 
 ROW = Row(id="dns.x", title="Resolve", property="dns", severity="critical", place="closed", expected="denied", verdict=Verdict.DENIED, green=True,
           why="2 ways tried", seen_by=("its name server",), source="BT", question=1)  # fmt: skip
-BAD = ROW.model_copy(update={"id": "dns.y", "verdict": Verdict.REACHED, "green": False, "why": "<script>alert(1)</script>\u202e\x1b[2J"})
+BAD = ROW.model_copy(
+    update={"id": "dns.y", "verdict": Verdict.REACHED, "green": False, "why": "<script>alert(1)</script>\u202e\x1b[2J"}
+)
 LOST = ROW.model_copy(update={"id": "dns.z", "verdict": Verdict.INCONCLUSIVE, "green": False})
 CONTROL = ROW.model_copy(update={"id": "named.x", "expected": "allowed", "verdict": Verdict.REACHED})
 
@@ -74,7 +76,16 @@ def test_the_page_shows_everything_and_loads_nothing() -> None:
     found = Tags(page(proof(ROW, BAD, LOST, conditions=(Condition(name="kernel", value="6.18 <b>"),))))
     assert found.tags <= {"html", "meta", "title", "style", "h1", "h2", "p", "span", "table", "tr", "td", "small"}
     assert found.attributes <= {"lang", "charset", "class", "id"}
-    for wanted in ("dns.x", "dns.y", "dns.z", "reached", "inconclusive", "6.18 <b>", "memory", "<script>alert(1)</script>"):
+    for wanted in (
+        "dns.x",
+        "dns.y",
+        "dns.z",
+        "reached",
+        "inconclusive",
+        "6.18 <b>",
+        "memory",
+        "<script>alert(1)</script>",
+    ):
         assert wanted in found.text
     assert "\u202e" not in found.text
     assert "\x1b" not in found.text
@@ -85,7 +96,12 @@ TODAY = datetime.date(2026, 11, 30)
 
 @pytest.mark.parametrize(
     ("made", "state"),
-    [(datetime.date(2026, 11, 1), "green"), (datetime.date(2025, 11, 30), "green"), (datetime.date(2025, 11, 29), "amber"), (None, "amber")],
+    [
+        (datetime.date(2026, 11, 1), "green"),
+        (datetime.date(2025, 11, 30), "green"),
+        (datetime.date(2025, 11, 29), "amber"),
+        (None, "amber"),
+    ],
 )
 def test_an_old_part_is_amber(made: datetime.date | None, state: str) -> None:
     found = aged("runsc", "1", made, TODAY, "get a newer one")

@@ -43,7 +43,9 @@ def test_the_quick_set_is_green_here() -> None:
     assert proof.red_conditions == ()
     assert proof.green
     assert sorted(rows(proof)) == sorted(probe.id for probe in chosen(quick=True))
-    assert [outcome.probe.id for outcome in told] == [row.id for row in proof.rows], "each is told of once, in its order"
+    assert [outcome.probe.id for outcome in told] == [row.id for row in proof.rows], (
+        "each is told of once, in its order"
+    )
     assert [proof.answer(number)[0] for number in (1, 2, 3, 4)] == ["no"] * 4
     assert {one.name for one in proof.limits} >= {"memory", "disk", "cpus", "processes"}
 
@@ -75,7 +77,14 @@ def test_a_crash_of_the_program_turns_its_group_red() -> None:
 
 
 def test_an_attempt_that_hangs_or_fails_is_inconclusive_and_the_next_one_goes_on() -> None:
-    hangs = replace(BY_ID["useful.processes"], id="x.hangs", expected=Expected.DENIED, attempt="useful.processes", arguments={"number": 10_000}, seconds=0.3)
+    hangs = replace(
+        BY_ID["useful.processes"],
+        id="x.hangs",
+        expected=Expected.DENIED,
+        attempt="useful.processes",
+        arguments={"number": 10_000},
+        seconds=0.3,
+    )
     fails = replace(BY_ID["network.interfaces"], id="x.fails", arguments={})
     found = rows(proved([hangs, fails, BY_ID["network.routes"]]))
     assert found["x.hangs"].verdict is Verdict.INCONCLUSIVE
@@ -96,7 +105,10 @@ class Nowhere(Here):
 
 
 def test_where_no_sandbox_can_be_made_nothing_is_green() -> None:
-    probes = [BY_ID[name] for name in ("network.routes", "cross-sandbox.tcp", "named.listed", "dns.named.unlisted", "output.flood")]
+    probes = [
+        BY_ID[name]
+        for name in ("network.routes", "cross-sandbox.tcp", "named.listed", "dns.named.unlisted", "output.flood")
+    ]
     proof = proved(probes, Nowhere(POLICY))
     assert {row.verdict for row in proof.rows} == {Verdict.INCONCLUSIVE}
     assert all("no runsc" in row.why for row in proof.rows)
@@ -107,7 +119,9 @@ def test_a_proof_without_a_row_is_not_green() -> None:
     assert not proved([]).green
 
 
-@pytest.mark.parametrize("name", ["resource.end.deaf", "resource.flood.threads", "output.flood", "resource.flood.descriptors"])
+@pytest.mark.parametrize(
+    "name", ["resource.end.deaf", "resource.flood.threads", "output.flood", "resource.flood.descriptors"]
+)
 def test_a_flood_is_measured(name: str) -> None:
     async def flooded() -> Outcome:
         async with Here(POLICY) as ground:

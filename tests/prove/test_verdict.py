@@ -76,7 +76,7 @@ values = some.recursive(
     lambda inner: some.lists(inner, max_size=5) | some.dictionaries(some.text(max_size=8), inner, max_size=5),
     max_leaves=20,
 )
-fields = some.fixed_dictionaries({}, optional={name: values for name in ("tried", "reached", "failed", "denied", "told")})
+fields = some.fixed_dictionaries({}, optional=dict.fromkeys(("tried", "reached", "failed", "denied", "told"), values))
 
 
 @given(values | fields)
@@ -91,7 +91,16 @@ def test_whatever_the_program_says_is_a_bounded_claim_or_none(row: object) -> No
 
 
 @pytest.mark.parametrize(
-    "row", [None, [], "denied", {"denied": True}, {"tried": True, "reached": []}, {"tried": 1, "reached": "no"}, {"tried": "1", "reached": []}]
+    "row",
+    [
+        None,
+        [],
+        "denied",
+        {"denied": True},
+        {"tried": True, "reached": []},
+        {"tried": 1, "reached": "no"},
+        {"tried": "1", "reached": []},
+    ],
 )
 def test_what_is_no_claim_denies_nothing(row: object) -> None:
     assert read_claim(row) is None

@@ -28,7 +28,9 @@ _MARKS = {"green": "green", "amber": "yellow", "red": "red"}
 
 @guarded
 def prove(
-    full: Annotated[bool, typer.Option("--full/--quick", help="All probes, also those that flood; or those of a minute.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full/--quick", help="All probes, also those that flood; or those of a minute.")
+    ] = False,
     properties: Annotated[
         list[str] | None, typer.Option("--property", metavar="NAME", help="Only these properties; again for more.")
     ] = None,
@@ -64,7 +66,9 @@ def _probes(names: list[str], full: bool) -> tuple[Probe, ...]:
     return chosen([Property(name) for name in names], quick=not full)
 
 
-async def _carried_out(rules: Policy, probes: tuple[Probe, ...], chosen: Literal["quick", "full"], *, quiet: bool) -> Proof:
+async def _carried_out(
+    rules: Policy, probes: tuple[Probe, ...], chosen: Literal["quick", "full"], *, quiet: bool
+) -> Proof:
     from dayfly.cli.proving import Here
     from dayfly.prove import prove as carry_out
 
@@ -80,7 +84,9 @@ def _write(path: Path, proof: Proof) -> None:
     try:
         path.write_text(page(proof), encoding="utf-8")
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}", remedy="name a file in a directory of yours") from error
+        raise InputError(
+            f"cannot write {path}: {error.strerror}", remedy="name a file in a directory of yours"
+        ) from error
 
 
 def _show(proof: Proof, every: bool) -> None:
@@ -119,7 +125,9 @@ def _show_rows(proof: Proof, every: bool) -> None:
     for name in dict.fromkeys(row.property for row in proof.rows):
         rows = [row for row in proof.rows if row.property == name]
         good = sum(row.green for row in rows)
-        table.add_row(Text(name, style="bold"), Text(f"{good} of {len(rows)}", style="green" if good == len(rows) else "red"), "")
+        table.add_row(
+            Text(name, style="bold"), Text(f"{good} of {len(rows)}", style="green" if good == len(rows) else "red"), ""
+        )
         for row in rows:
             if every or not row.green:
                 mark = Text(row.verdict.value, style="green" if row.green else "red")

@@ -83,7 +83,8 @@ class Here:
         configuration = configured(None, host="127.0.0.1", port=0)
         with tempfile.TemporaryDirectory(prefix="dayfly-proof-") as directory:
             async with serving(configuration, self._manager(), Path(directory)) as made:
-                yield Served(made.url, *made.keys, never, canary, made.journal, made.public_key)
+                first, second, reader = made.keys
+                yield Served(made.url, first, second, reader, never, canary, made.journal, made.public_key)
 
     def _manager(self) -> Manager:
         from dayfly.manager import embedded
@@ -95,6 +96,8 @@ class Here:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for manager in self._managers:
             await manager.close()

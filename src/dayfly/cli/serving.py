@@ -39,9 +39,7 @@ class Serving:
 
 
 @asynccontextmanager
-async def serving(
-    configuration: Configuration, manager: Manager, directory: Path
-) -> AsyncIterator[Serving]:
+async def serving(configuration: Configuration, manager: Manager, directory: Path) -> AsyncIterator[Serving]:
     """What it writes is in ``directory``; its sandboxes are the manager's, and end with it."""
     from dayfly.journal import Journal, Signer
     from dayfly.manager import Admission, Allowance, Capacity, Tenants
@@ -66,7 +64,14 @@ async def serving(
         capacity = Capacity.of_machine(memory, os.cpu_count() or 1, overcommit=OVERCOMMIT, sandboxes=MOST_SANDBOXES)
         admission = Admission(capacity, lambda tenant: Allowance(), free_memory=available_memory)
         tenants = Tenants(manager, admission, lambda tenant: Allowance(), journal=journal)
-        services = Services(tenants, keys, Readiness(lambda: None), configuration, journal=places.journal, public_key=signer.verifier.public)
+        services = Services(
+            tenants,
+            keys,
+            Readiness(lambda: None),
+            configuration,
+            journal=places.journal,
+            public_key=signer.verifier.public,
+        )
         stop = asyncio.Event()
         answering = asyncio.ensure_future(serve(create_app(services), listener, configuration, stop, tenants.end_all))
         try:

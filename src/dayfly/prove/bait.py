@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import platform
 import secrets
 import socket
@@ -43,6 +44,11 @@ class Bait:
     secrets: dict[str, str] = field(default_factory=dict)
     visits: list[Visit] = field(default_factory=list)
     _greet: list[Callable[[], None]] = field(default_factory=list)
+    _came: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def note(self, visit: Visit) -> None:
+        self.visits.append(visit)
+        self._came.set()
 
     async def alive(self) -> str:
         """Why the servers prove nothing; empty: each of them has seen the host itself just now."""
@@ -52,7 +58,8 @@ class Bait:
         try:
             async with asyncio.timeout(GREETING_SECONDS):
                 while len({visit.where for visit in self.visits}) < len(self._greet):
-                    await asyncio.sleep(0)
+                    self._came.clear()
+                    await self._came.wait()
         except TimeoutError:
             return "one of the host's own servers does not see who comes"
         return ""
@@ -79,9 +86,8 @@ async def bait(host_paths: tuple[str, ...] = ()) -> AsyncIterator[Bait]:
     nonce = f"proof{secrets.token_hex(10)}"
     async with AsyncExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dayfly-bait-")))
-        directory.chmod(0o755)
-        (directory / "canary").write_text(found.secrets["the host's file"])
-        process = subprocess.Popen(["sh", "-c", "read forever", nonce], stdin=subprocess.PIPE)
+        _furnish(directory, found.secrets["the host's file"])
+        process = _start(nonce)
         stack.callback(process.wait)
         stack.callback(process.kill)
         found.marks = {
@@ -100,6 +106,16 @@ async def bait(host_paths: tuple[str, ...] = ()) -> AsyncIterator[Bait]:
         yield found
 
 
+def _furnish(directory: Path, secret: str) -> None:
+    directory.chmod(0o755)  # nothing but a wall is to be in the way
+    (directory / "canary").write_text(secret)
+
+
+def _start(nonce: str) -> subprocess.Popen[bytes]:
+    """A process with the mark in its command line, which does nothing."""
+    return subprocess.Popen(["sh", "-c", "read forever", nonce], stdin=subprocess.PIPE)
+
+
 async def _tcp(stack: AsyncExitStack, found: Bait) -> int:
     server = await asyncio.start_server(_serve(found, "TCP on loopback"), "127.0.0.1", 0)
     stack.callback(server.close)
@@ -112,7 +128,7 @@ async def _unix(stack: AsyncExitStack, found: Bait, name: str, what: str) -> Non
     server = await asyncio.start_unix_server(_serve(found, what), name)
     stack.callback(server.close)
     if name.startswith("/"):
-        Path(name).chmod(0o777)
+        os.chmod(name, 0o777)  # noqa: PTH101, S103 - anybody may, but for the wall
     found._greet.append(lambda: _connect_unix(name))
 
 
@@ -125,7 +141,7 @@ def _connect_unix(name: str) -> None:
 def _serve(found: Bait, what: str) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]:
     async def visited(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         at = len(found.visits)
-        found.visits.append(Visit(what))
+        found.note(Visit(what))
         writer.write(found.secrets["the host's server"].encode())
         said = await _beginning(reader)
         writer.close()
@@ -151,7 +167,7 @@ class _Datagrams(asyncio.DatagramProtocol):
         self._transport: Any = transport
 
     def datagram_received(self, data: bytes, peer: Any) -> None:
-        self._found.visits.append(Visit("UDP on loopback", data[:MOST_SAID].decode("ascii", "replace")))
+        self._found.note(Visit("UDP on loopback", data[:MOST_SAID].decode("ascii", "replace")))
         self._transport.sendto(data, peer)
 
 

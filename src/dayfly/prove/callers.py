@@ -73,7 +73,11 @@ class Caller:
         parts = urlsplit(self.served.url)
         connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=ANSWER_SECONDS)
         sent = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-        fields = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {}), **(headers or {})}
+        fields = {
+            "Content-Type": "application/json",
+            **({"Authorization": f"Bearer {key}"} if key else {}),
+            **(headers or {}),
+        }
         try:
             connection.request(method, path, sent, fields)
             answer = connection.getresponse()
@@ -169,22 +173,41 @@ def _unknown(caller: Caller) -> Found:
         ("/v1/sandboxes", None, {"Cookie": f"key={caller.served.first}"}),
         (f"/v1/sandboxes/{caller.sandbox}", None, {}),
     ]
-    return len(tries), _not_among({401, 403}, (caller.ask("GET", path, key, None, fields) for path, key, fields in tries))
+    return len(tries), _not_among(
+        {401, 403}, (caller.ask("GET", path, key, None, fields) for path, key, fields in tries)
+    )
 
 
 def _more_than_given(caller: Caller) -> Found:
     """A key that may only read."""
     at = f"/v1/sandboxes/{caller.sandbox}"
-    tries = [("POST", f"{at}/executions", {"code": "1"}), ("POST", "/v1/sandboxes", {}), ("DELETE", at, None), ("POST", "/v1/keys", {"name": "x"})]
-    return len(tries), _not_among({403}, (caller.ask(method, path, caller.served.reader, body) for method, path, body in tries))
+    tries = [
+        ("POST", f"{at}/executions", {"code": "1"}),
+        ("POST", "/v1/sandboxes", {}),
+        ("DELETE", at, None),
+        ("POST", "/v1/keys", {"name": "x"}),
+    ]
+    return len(tries), _not_among(
+        {403}, (caller.ask(method, path, caller.served.reader, body) for method, path, body in tries)
+    )
 
 
 def _paths(caller: Caller) -> Found:
     """Files of the server, by every way of saying so; its own sandbox has none of them."""
     canary = caller.served.canary
-    names = (canary, f"../../../../..{canary}", f"/proc/self/root{canary}", f"/proc/1/root{canary}", f"file://{canary}", f"..%2f..%2f..{canary}", f"{canary}\0", f"/proc/1/cwd{canary}")
+    names = (
+        canary,
+        f"../../../../..{canary}",
+        f"/proc/self/root{canary}",
+        f"/proc/1/root{canary}",
+        f"file://{canary}",
+        f"..%2f..%2f..{canary}",
+        f"{canary}\0",
+        f"/proc/1/cwd{canary}",
+    )
     answers = (
-        caller.ask("GET", f"/v1/sandboxes/{caller.sandbox}/files?path={quote(name, safe='')}", caller.served.first) for name in names
+        caller.ask("GET", f"/v1/sandboxes/{caller.sandbox}/files?path={quote(name, safe='')}", caller.served.first)
+        for name in names
     )
     return len(names), [one.request for one in answers if one.status == 200]
 
@@ -196,25 +219,45 @@ def _links(caller: Caller) -> Found:
     made = caller.ask("POST", f"{at}/executions", key, {"code": code})
     if made.status != 200:
         raise ValueError(f"the link was not made: {made.status}")
-    names = ("files?path=link", f"files?path={quote('d/root' + caller.served.canary, safe='')}", "tree?path=d", "files/info?path=link")
-    return len(names), [one.request for one in (caller.ask("GET", f"{at}/{name}", key) for name in names) if caller.leaks(one)]
+    names = (
+        "files?path=link",
+        f"files?path={quote('d/root' + caller.served.canary, safe='')}",
+        "tree?path=d",
+        "files/info?path=link",
+    )
+    return len(names), [
+        one.request for one in (caller.ask("GET", f"{at}/{name}", key) for name in names) if caller.leaks(one)
+    ]
 
 
 def _ids(caller: Caller) -> Found:
     """Ids that could be guessed from another: a part of 32 bits that two have in common, or too few digits."""
-    made = [json.loads(caller.ask("POST", f"/v1/conversations/ids-{number}", caller.served.first, {}).body)["id"] for number in range(2)]
+    made = [
+        json.loads(caller.ask("POST", f"/v1/conversations/ids-{number}", caller.served.first, {}).body)["id"]
+        for number in range(2)
+    ]
     for one in made:
         caller.ask("DELETE", f"/v1/sandboxes/{one}", caller.served.first)
     ids = [caller.sandbox, *made]
     short = [f"{len(one)} digits" for one in ids if len(one) < 32]
-    shared = [one[at : at + 8] for at in range(0, 32, 8) for one in ids if sum(other[at : at + 8] == one[at : at + 8] for other in ids) > 1]
+    shared = [
+        one[at : at + 8]
+        for at in range(0, 32, 8)
+        for one in ids
+        if sum(other[at : at + 8] == one[at : at + 8] for other in ids) > 1
+    ]
     return len(ids), short + [f"a part in common: {part}" for part in shared]
 
 
 EDITS = {
-    "an entry changed": ("DROP TRIGGER entries_stay", "UPDATE entries SET facts = '{}' WHERE id = (SELECT max(id) FROM entries WHERE facts != '{}')"),
+    "an entry changed": (
+        "DROP TRIGGER entries_stay",
+        "UPDATE entries SET facts = '{}' WHERE id = (SELECT max(id) FROM entries WHERE facts != '{}')",
+    ),
     "an entry removed": ("DROP TRIGGER entries_remain", "DELETE FROM entries WHERE number = 2"),
-    "an entry put in": ("INSERT INTO entries SELECT max(id) + 1, chain, max(number) + 1, at, tenant, 'forged', facts, previous, hash FROM entries",),
+    "an entry put in": (
+        "INSERT INTO entries SELECT max(id) + 1, chain, max(number) + 1, at, tenant, 'forged', facts, previous, hash FROM entries",
+    ),
     "another order": (
         "DROP TRIGGER entries_stay",
         "UPDATE entries SET number = -1 WHERE number = 2",
@@ -240,7 +283,10 @@ def _journal(caller: Caller) -> Found:
 
 
 def _edited(journal: Path, copy: Path, edits: Sequence[str]) -> Path:
-    with closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as source, closing(sqlite3.connect(copy)) as target:
+    with (
+        closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as source,
+        closing(sqlite3.connect(copy)) as target,
+    ):
         source.backup(target)
         for edit in edits:
             target.execute(edit)
@@ -291,7 +337,9 @@ def _page(caller: Caller) -> Found:
         {"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"},
         {"Host": "evil.example"},
     ]
-    return len(tries), _not_among({400, 403, 421}, (caller.ask("POST", "/v1/sandboxes", key, {}, fields) for fields in tries))
+    return len(tries), _not_among(
+        {400, 403, 421}, (caller.ask("POST", "/v1/sandboxes", key, {}, fields) for fields in tries)
+    )
 
 
 def _guessing(caller: Caller) -> Found:

@@ -24,7 +24,9 @@ def aged(name: str, value: str, made: datetime.date | None, today: datetime.date
         return Condition(name=name, value=f"{value}, of unknown age", state="amber", remedy=remedy)
     days = (today - made).days
     state = "amber" if days > OLD_DAYS else "green"
-    return Condition(name=name, value=f"{value}, {days} days old", state=state, remedy=remedy if state == "amber" else "")
+    return Condition(
+        name=name, value=f"{value}, {days} days old", state=state, remedy=remedy if state == "amber" else ""
+    )
 
 
 def machine() -> Sequence[Condition]:

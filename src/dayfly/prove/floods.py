@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from dayfly.client.sandbox import AsyncSandbox
@@ -60,7 +61,7 @@ async def flood(opened: Callable[[], AsyncSandbox], probe: Probe) -> Outcome:
     except DayflyError as error:
         return Outcome(probe, judge(probe, Claim(failed=f"{type(error).__name__}: {error.message}"), Seen()))
     found = MEASURES[probe.measure](measured)
-    seen = Seen(contacts=tuple([*([found.told] if found.beyond else []), *_after(measured)]))
+    seen = Seen(contacts=(*([found.told] if found.beyond else []), *_after(measured)))
     return Outcome(probe, judge(probe, Claim(int(found.tried), told=_and_end(found.told, measured)), seen))
 
 
@@ -71,10 +72,8 @@ def _and_end(told: str, measured: Measured) -> str:
 async def _flooded(sandbox: AsyncSandbox, probe: Probe) -> Measured:
     await sandbox.files.write(PROGRAM, bundle())
     begun, done = time.monotonic(), None
-    try:
+    with suppress(DayflyError):  # where it has ended: why is asked below
         done = await sandbox.commands.run(["python3", "-I", PROGRAM, "flood", probe.attempt], timeout=probe.seconds)
-    except DayflyError:  # it has ended: why is asked below
-        pass
     seconds = time.monotonic() - begun
     answers = await _answers(sandbox) if sandbox.end_reason is None else None
     limits = {one.name: one.value for one in sandbox.limits}
@@ -110,8 +109,12 @@ class Found:
     told: str
 
 
-def _of(used: float, cap: float, *, enough: float, ended: bool = False, room: float = 0.0, unit: str = "MiB") -> Found:
+def _of(
+    used: float | None, cap: float, *, enough: float, ended: bool = False, room: float = 0.0, unit: str = "MiB"
+) -> Found:
     """Of what is measured in bytes or pieces. ``enough``: the share of the cap from which on something was tried."""
+    if used is None:
+        return Found(False, False, "it is not measured here")
     scale = MIB if unit == "MiB" else 1
     told = f"{used / scale:,.0f} of {cap / scale:,.0f} {unit}"
     return Found(used >= cap * enough or ended, used > cap * MARGIN + room, told)
@@ -139,7 +142,7 @@ def _small(measured: Measured) -> Found:
 
 
 def _cpu(measured: Measured) -> Found:
-    share, cap = measured.usage.cpu_seconds / measured.seconds, measured.limits["cpus"]
+    share, cap = (measured.usage.cpu_seconds or 0.0) / measured.seconds, measured.limits["cpus"]
     return Found(share > cap / 2, share > cap * MARGIN + ROUNDING, f"{share:.2f} of {cap:g} cores")
 
 

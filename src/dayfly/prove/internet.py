@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 __all__ = ["Internet", "Names", "here"]
 
@@ -41,7 +42,8 @@ class Internet:
         as_user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
         with theirs:
             self._holder = subprocess.Popen(
-                ["unshare", *as_user, "--net", "--mount", sys.executable, __file__, str(directory)], stdin=theirs
+                ["unshare", *as_user, "--net", "--mount", sys.executable, __file__, str(directory)],
+                stdin=theirs.fileno(),
             )
         self._ours.settimeout(20)
         try:
@@ -112,7 +114,7 @@ class _Dns(asyncio.DatagramProtocol):
         self._names = names
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
+        self._transport: Any = transport
 
     def datagram_received(self, data: bytes, peer: tuple[str, int]) -> None:
         labels, at = [], 12
@@ -142,7 +144,7 @@ def here() -> None:
     directory = Path(sys.argv[1])
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     near = socket.socket(fileno=os.dup(0))
-    far = subprocess.Popen(["unshare", "--net", sys.executable, __file__, "far"], stdin=theirs)
+    far = subprocess.Popen(["unshare", "--net", sys.executable, __file__, "far"], stdin=theirs.fileno())
     theirs.close()
     ours.recv(100)  # it has a network of its own by now
     _ip("link set lo up", "link add near type veth peer name far", f"link set far netns {far.pid}")

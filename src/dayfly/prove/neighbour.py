@@ -51,7 +51,10 @@ class Neighbour:
         return self.prey.contacts(probe)
 
     def leaked(self, output: str) -> tuple[str, ...]:
-        found = [("the other sandbox's secret", self.secret), *(("what the other one has drawn", one) for one in self.drawn)]
+        found = [
+            ("the other sandbox's secret", self.secret),
+            *(("what the other one has drawn", one) for one in self.drawn),
+        ]
         return (*self.prey.leaked(output), *dict.fromkeys(what for what, value in found if value in output))
 
 
@@ -61,7 +64,8 @@ async def neighbour(sandbox: AsyncSandbox, prey: Bait) -> AsyncIterator[Neighbou
     secret, nonce = secrets.token_hex(16), f"left{secrets.token_hex(8)}"
     await sandbox.files.write(PROGRAM, bundle())
     process = await sandbox.commands.start(
-        ["python3", "-I", PROGRAM, "neighbour", json.dumps({"secret": secret, "nonce": nonce, "port": PORT})], stdin=False
+        ["python3", "-I", PROGRAM, "neighbour", json.dumps({"secret": secret, "nonce": nonce, "port": PORT})],
+        stdin=False,
     )
     async with process:
         said = ""

@@ -30,9 +30,15 @@ def page(proof: Proof) -> str:
             "<h2>Four questions</h2><table>",
             *(_question(proof, number) for number in QUESTIONS),
             "</table><h2>What it stands on</h2><table>",
-            *(f'<tr><td>{_text(one.name)}<td class="{one.state}">{_text(one.value)}<td class="why">{_text(one.remedy)}' for one in proof.conditions),
+            *(
+                f'<tr><td>{_text(one.name)}<td class="{one.state}">{_text(one.value)}<td class="why">{_text(one.remedy)}'
+                for one in proof.conditions
+            ),
             "</table><h2>Limits</h2><table>",
-            *(f'<tr><td>{_text(one.name)}<td>{one.value:g}<td>{_text(one.enforcement)}<td class="why">{_text(one.how)}' for one in proof.limits),
+            *(
+                f'<tr><td>{_text(one.name)}<td>{one.value:g}<td>{_text(one.enforcement)}<td class="why">{_text(one.how)}'
+                for one in proof.limits
+            ),
             "</table>",
             *_by_property(proof),
             "</html>",

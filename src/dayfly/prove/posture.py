@@ -114,7 +114,11 @@ def _unfiltered(process: Process, watched: Watched) -> list[str]:
 
 def _shares(*kinds: str) -> Callable[[Process, Watched], list[str]]:
     def look(process: Process, watched: Watched) -> list[str]:
-        return [f"it shares this machine's {kind} namespace" for kind in kinds if process.namespaces[kind] == watched.here[kind]]
+        return [
+            f"it shares this machine's {kind} namespace"
+            for kind in kinds
+            if process.namespaces[kind] == watched.here[kind]
+        ]
 
     return look
 

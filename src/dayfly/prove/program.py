@@ -81,5 +81,7 @@ class Program:
 async def program(sandbox: AsyncSandbox) -> AsyncIterator[Program]:
     """Raises what starting a command raises."""
     await sandbox.files.write(PROGRAM, bundle())
-    async with await sandbox.commands.start(["python3", "-I", PROGRAM], timeout=sandbox.policy.limits.lifetime_seconds) as process:
+    async with await sandbox.commands.start(
+        ["python3", "-I", PROGRAM], timeout=sandbox.policy.limits.lifetime_seconds
+    ) as process:
         yield Program(process)

@@ -164,7 +164,8 @@ async def prove(
         policy_digest=f"sha256:{digest}",
         conditions=tuple(ground.conditions()),
         limits=tuple(
-            Kept(name=one.name, value=one.value, enforcement=one.enforcement.value, how=one.how) for one in session.limits
+            Kept(name=one.name, value=one.value, enforcement=one.enforcement.value, how=one.how)
+            for one in session.limits
         ),
         rows=tuple(row_of(outcome) for outcome in session.outcomes),
     )

@@ -89,7 +89,7 @@ def distrusted(outcomes: Sequence[Outcome], why: str) -> list[Outcome]:
     for outcome in outcomes:
         if outcome.judgement.verdict is Verdict.DENIED:
             judgement = Judgement(Verdict.INCONCLUSIVE, f"a control failed: {why}", False)
-            outcome = Outcome(outcome.probe, judgement)  # noqa: PLW2901 - the same one, judged anew
+            outcome = Outcome(outcome.probe, judgement)
         changed.append(outcome)
     return changed
 

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from dayfly.prove.catalogue import alone, beside, boundary, callers, credential, filesystem, named, names, network, outside, resource, useful
+from dayfly.prove.catalogue import (
+    alone,
+    beside,
+    boundary,
+    callers,
+    credential,
+    filesystem,
+    named,
+    names,
+    network,
+    outside,
+    resource,
+    useful,
+)
 from dayfly.prove.probe import Probe, Property
 
 __all__ = ["ALL", "chosen"]

@@ -57,7 +57,10 @@ _MASKED = {
     "the kernel's memory": ("kcore", ("/proc/kcore",)),
     "the kernel's log": ("kmsg", ("/proc/kmsg", "/dev/kmsg")),
     "timers and schedulers": ("timers", ("/proc/timer_list", "/proc/sched_debug", "/proc/latency_stats")),
-    "firmware": ("firmware", ("/sys/firmware/acpi/tables/DSDT", "/sys/firmware/efi/systab", "/sys/firmware/dmi/tables/DMI")),
+    "firmware": (
+        "firmware",
+        ("/sys/firmware/acpi/tables/DSDT", "/sys/firmware/efi/systab", "/sys/firmware/dmi/tables/DMI"),
+    ),
     "debugging": ("debug", ("/sys/kernel/debug/sched/features", "/sys/kernel/tracing/trace")),
     "keys": ("keys", ("/proc/keys", "/proc/key-users")),
     "modules": ("modules", ("/proc/modules",)),

@@ -8,7 +8,9 @@ from dayfly.prove.probe import Place, Probe, Property, Severity
 
 __all__ = ["PROBES"]
 
-_one = partial(Probe, property=Property.API, severity=Severity.CRITICAL, place=Place.SERVED, seen_by=("the server's answers",))
+_one = partial(
+    Probe, property=Property.API, severity=Severity.CRITICAL, place=Place.SERVED, seen_by=("the server's answers",)
+)
 
 PROBES = (
     _one("api.conversation", "Ask for another tenant's conversation", attempt="conversation", question=4, source="ACA, DF2539"),

@@ -21,7 +21,10 @@ _FOLDERS = {
     "the root": ("root", ["/"]),
     "the system's settings": ("etc", ["/etc", "/var", "/root"]),
     "the system's programs": ("programs", ["/usr", "/usr/bin", "/usr/lib", "/bin", "/sbin", "/lib", "/opt"]),
-    "Python's packages": ("packages", ["/usr/local/bin", "/usr/local/lib", "/usr/lib/python3", "/usr/lib/python3/dist-packages"]),
+    "Python's packages": (
+        "packages",
+        ["/usr/local/bin", "/usr/local/lib", "/usr/lib/python3", "/usr/lib/python3/dist-packages"],
+    ),
     "the agent's directory": ("agent", ["/.dayfly", "/run/dayfly"]),
 }
 

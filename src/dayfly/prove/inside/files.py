@@ -1,16 +1,18 @@
 """Files: the host's, the image's, and those in which credentials usually lie."""
 
+from __future__ import annotations
+
 import glob
 import os
 
 
-def host_file(path, through):
+def host_file(path: str, through: list[str]) -> tuple[int, list[str]]:
     """The host's, by its path, through links in /proc that lead to a root. What is in it is said: the host knows it again."""
     ways = [link + up + path for link in through for up in ("", "/.." * 12)]
     return len(ways), [way + ": " + said for way in ways for said in content(way)]
 
 
-def above_the_root(path):
+def above_the_root(path: str) -> tuple[int, list[str]]:
     """From a directory that is held while the root is changed, and from above that one."""
     found = []
     try:
@@ -28,7 +30,7 @@ def above_the_root(path):
     return 2, found
 
 
-def content(path):
+def content(path: str) -> list[str]:
     """As a list: nothing where it cannot be read."""
     try:
         with open(path) as file:
@@ -38,7 +40,7 @@ def content(path):
     return [said] if said else []
 
 
-def told_paths(words, tables):
+def told_paths(words: list[str], tables: list[str]) -> tuple[int, list[str]]:
     """Paths of the host in the tables of mounts."""
     lines = []
     for path in tables:
@@ -50,7 +52,7 @@ def told_paths(words, tables):
     return len(lines), [line for line in lines for word in words if word in line]
 
 
-def made_in(folders):
+def made_in(folders: list[str]) -> tuple[int, list[str]]:
     found = []
     for folder in folders:
         path = os.path.join(os.path.expanduser(folder), "written-by-a-proof")
@@ -63,7 +65,7 @@ def made_in(folders):
     return len(folders), found
 
 
-def changed(paths):
+def changed(paths: list[str]) -> tuple[int, list[str]]:
     """Opened for writing, renamed or given other rights."""
     found = []
     for path in map(os.path.expanduser, paths):
@@ -76,20 +78,20 @@ def changed(paths):
     return 3 * len(paths), found
 
 
-def _overwritten(path):
+def _overwritten(path: str) -> None:
     os.close(os.open(path, os.O_WRONLY))
 
 
-def _renamed(path):
+def _renamed(path: str) -> None:
     os.rename(path, path + ".old")
     os.rename(path + ".old", path)
 
 
-def _opened_to_all(path):
+def _opened_to_all(path: str) -> None:
     os.chmod(path, 0o777)
 
 
-def present(patterns):
+def present(patterns: list[str]) -> tuple[int, list[str]]:
     """Something is there that can be read. A pattern may begin with ``~``, which is every home."""
     homes = {os.path.expanduser("~"), "/root", *glob.glob("/home/*")}
     paths = [home + pattern[1:] for pattern in patterns if pattern[0] == "~" for home in homes]
@@ -102,7 +104,7 @@ def present(patterns):
     return len(paths), found
 
 
-def planted(nonce, places):
+def planted(nonce: str, places: list[str]) -> tuple[int, list[str]]:
     """What another sandbox has left."""
     found = []
     for place in places:
@@ -110,7 +112,7 @@ def planted(nonce, places):
     return len(places), found
 
 
-def given_away(places):
+def given_away(places: list[str]) -> tuple[int, list[str]]:
     """A file that is another user's and runs as that one."""
     found = []
     for place in map(os.path.expanduser, places):

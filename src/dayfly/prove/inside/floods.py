@@ -1,5 +1,7 @@
 """Takes as much as there is. Bounded: each stops by itself at a ceiling that harms no host, where no wall stops it."""
 
+from __future__ import annotations
+
 import os
 import signal
 import sys
@@ -14,7 +16,7 @@ MOST_FILES = 400000
 PIECE = 16 << 20
 
 
-def memory_of_many():
+def memory_of_many() -> None:
     """One child after another, each as much as it gets."""
     for _ in range(64):
         if os.fork() == 0:
@@ -24,13 +26,13 @@ def memory_of_many():
     time.sleep(600)
 
 
-def memory_of_one():
+def memory_of_one() -> None:
     print(len(taken(MOST_MEMORY)), flush=True)
     time.sleep(1)
 
 
-def taken(most):
-    held = []
+def taken(most: int) -> list[bytearray]:
+    held: list[bytearray] = []
     try:
         while len(held) * PIECE < most:
             piece = bytearray(PIECE)
@@ -41,20 +43,20 @@ def taken(most):
     return held
 
 
-def shared_memory():
+def shared_memory() -> None:
     fill("/dev/shm/flood", MOST_MEMORY)
 
 
-def disk():
+def disk() -> None:
     fill(os.path.expanduser("~/flood"), MOST_DISK)
 
 
-def many_files_full():
+def many_files_full() -> None:
     for number in range(64):
         fill(os.path.expanduser("~/flood%d" % number), MOST_DISK // 64)
 
 
-def fill(path, most):
+def fill(path: str, most: int) -> None:
     piece = os.urandom(1 << 20) * 16
     try:
         with open(path, "wb", buffering=0) as file:
@@ -64,7 +66,7 @@ def fill(path, most):
         pass
 
 
-def empty_files():
+def empty_files() -> None:
     home = os.path.expanduser("~/many")
     os.makedirs(home, exist_ok=True)
     try:
@@ -74,8 +76,8 @@ def empty_files():
         pass
 
 
-def descriptors():
-    held = []
+def descriptors() -> None:
+    held: list[int] = []
     try:
         while len(held) < MOST_FILES:
             held += os.pipe()
@@ -83,7 +85,7 @@ def descriptors():
         pass
 
 
-def spin():
+def spin() -> None:
     for _ in range(8):
         if os.fork() == 0:
             while True:
@@ -91,13 +93,13 @@ def spin():
     time.sleep(600)
 
 
-def output():
+def output() -> None:
     piece = b"x" * 65535 + b"\n"
     for _ in range(MOST_OUTPUT // len(piece)):
         os.write(1, piece)
 
 
-def processes():
+def processes() -> None:
     """Small ones: two hundred copies of this interpreter would be a flood of memory instead."""
     made = 0
     try:
@@ -110,7 +112,7 @@ def processes():
     os._exit(0)
 
 
-def threads():
+def threads() -> None:
     made = 0
     try:
         while made < MOST_PROCESSES:
@@ -122,7 +124,7 @@ def threads():
     os._exit(0)
 
 
-def deaf():
+def deaf() -> None:
     for number in range(1, 65):
         try:
             signal.signal(number, signal.SIG_IGN)
@@ -132,12 +134,12 @@ def deaf():
         time.sleep(1)
 
 
-def big_number():
+def big_number() -> None:
     """Holds the interpreter's lock, and no signal is heard."""
-    print(len(str(7 ** (7 ** 9)))) if sys.version_info < (3, 9) else pow(7, 10**9)
+    print(len(str(7 ** (7**9)))) if sys.version_info < (3, 9) else pow(7, 10**9)
 
 
-def daemon():
+def daemon() -> None:
     """Twice away from whoever started it, with the output still open."""
     if os.fork() == 0:
         os.setsid()
@@ -148,5 +150,5 @@ def daemon():
     time.sleep(600)
 
 
-def main():
+def main() -> None:
     globals()[sys.argv[2].split(".")[1]]()

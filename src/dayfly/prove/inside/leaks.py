@@ -1,14 +1,16 @@
 """What may have come in with the sandbox that is somebody's: variables, command lines."""
 
+from __future__ import annotations
+
 import os
 
 
-def variables(words):
+def variables(words: list[str]) -> tuple[int, list[str]]:
     """Their names alone."""
     return len(os.environ), [name for name in os.environ if any(word in name.upper() for word in words)]
 
 
-def value_anywhere(reversed_value, files):
+def value_anywhere(reversed_value: str, files: list[str]) -> tuple[int, list[str]]:
     """A value of the host's, in what can be read of any process. It comes reversed, so that nobody here has it."""
     value = reversed_value[::-1]
     tried = len(os.environ)
@@ -25,7 +27,7 @@ def value_anywhere(reversed_value, files):
     return tried, found
 
 
-def sockets(patterns, names):
+def sockets(patterns: list[str], names: list[str]) -> tuple[int, list[str]]:
     """Of agents that hold keys: paths, and variables that lead to them."""
     import glob
 

@@ -1,5 +1,7 @@
 """A sandbox beside others: it leaves files and shared memory, listens everywhere, and says its secret to whoever comes."""
 
+from __future__ import annotations
+
 import ctypes
 import json
 import os
@@ -11,7 +13,7 @@ import time
 PLACES = ("~", "/tmp", "/var/tmp", "/dev/shm", "~/.cache", "~/.local/lib")
 
 
-def main():
+def main() -> None:
     asked = json.loads(sys.argv[2])
     for place in map(os.path.expanduser, PLACES):
         try:
@@ -28,14 +30,14 @@ def main():
         time.sleep(3600)
 
 
-def abstract(nonce):
+def abstract(nonce: str) -> socket.socket:
     server = socket.socket(socket.AF_UNIX)
     server.bind("\0" + nonce)
     server.listen()
     return server
 
 
-def serve(server, secret):
+def serve(server: socket.socket, secret: str) -> None:
     while True:
         peer, _ = server.accept()
         with peer:
@@ -45,7 +47,7 @@ def serve(server, secret):
 KEY = 0x70726F6F
 
 
-def share(secret):
+def share(secret: str) -> None:
     """System V shared memory under a key that everybody knows."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.shmat.restype = ctypes.c_void_p
@@ -55,7 +57,7 @@ def share(secret):
         ctypes.memmove(at, secret.encode(), len(secret))
 
 
-def shared():
+def shared() -> tuple[int, list[str]]:
     """What another one has left under that key."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.shmat.restype = ctypes.c_void_p
@@ -66,7 +68,7 @@ def shared():
     return 1, [ctypes.string_at(at, 32).decode("latin-1")]
 
 
-def left(nonce):
+def left(nonce: str) -> tuple[int, list[str]]:
     """Its files."""
     found = []
     for place in map(os.path.expanduser, PLACES):

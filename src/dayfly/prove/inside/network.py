@@ -1,16 +1,20 @@
 """Ways out: addresses, names, families of sockets, and whatever listens."""
 
+from __future__ import annotations
+
 import os
 import socket
 import struct
 import threading
 import time
+from collections.abc import Sequence
+from typing import Any
 
 LATE = 0.5
 """Seconds after which a failure says that a packet may have left: here a kernel without routes answers at once."""
 
 
-def tcp(address, port, token, refused_counts=True):
+def tcp(address: str, port: int, token: str, refused_counts: bool = True) -> tuple[int, list[str]]:
     """A connection, and the mark sent over it. Refused: something was there to refuse. ``refused_counts`` is false for loopback, which is
     this sandbox's own; then what counts is an answer, which is said: the host knows its own again."""
     begun = time.monotonic()
@@ -27,21 +31,21 @@ def tcp(address, port, token, refused_counts=True):
     return 1, ["connected: " + said] if refused_counts or said else []
 
 
-def answered(made):
+def answered(made: socket.socket) -> str:
     try:
         return made.recv(200).decode("latin-1")
     except OSError:
         return ""
 
 
-def many_tcp(places, token, refused_counts=True):
+def many_tcp(places: list[tuple[str, int]], token: str, refused_counts: bool = True) -> tuple[int, list[str]]:
     found = []
     for address, port in places:
         found += ["%s port %d: %s" % (address, port, one) for one in tcp(address, port, token, refused_counts)[1]]
     return len(places), found
 
 
-def udp(places, token):
+def udp(places: list[tuple[str, int]], token: str) -> tuple[int, list[str]]:
     """Sent, or not even that."""
     found = []
     for address, port in places:
@@ -55,7 +59,7 @@ def udp(places, token):
     return len(places), found
 
 
-def udp_answered(address, port, token):
+def udp_answered(address: str, port: int, token: str) -> tuple[int, list[str]]:
     """For loopback, where sending is this sandbox's own business."""
     with socket.socket(family(address), socket.SOCK_DGRAM) as sender:
         sender.settimeout(0.3)
@@ -66,7 +70,7 @@ def udp_answered(address, port, token):
             return 1, []
 
 
-def unix(names):
+def unix(names: list[str]) -> tuple[int, list[str]]:
     """Paths, or abstract names, which begin with ``@``."""
     found = []
     for name in names:
@@ -79,7 +83,7 @@ def unix(names):
     return len(names), found
 
 
-def families(kinds):
+def families(kinds: dict[str, list[int]]) -> tuple[int, list[str]]:
     """Sockets of families that a program has no use for. ``kinds``: name to [family, type, protocol]."""
     found = []
     for name, (one, kind, protocol) in kinds.items():
@@ -91,7 +95,7 @@ def families(kinds):
     return len(kinds), found
 
 
-def raw_with_namespaces(kinds):
+def raw_with_namespaces(kinds: dict[str, list[int]]) -> tuple[int, list[str]]:
     """The same after making a user namespace, in which one has every capability. gVisor's is its own: it counts where there is a device."""
     import ctypes
 
@@ -101,12 +105,12 @@ def raw_with_namespaces(kinds):
     return tried + 1, found if outward else []
 
 
-def interfaces(known):
+def interfaces(known: list[str]) -> tuple[int, list[str]]:
     names = [name for _, name in socket.if_nameindex()]
     return 1 + len(names), [name for name in names if name not in known]
 
 
-def routes(tables):
+def routes(tables: list[str]) -> tuple[int, list[str]]:
     lines = []
     for path in tables:
         try:
@@ -117,7 +121,7 @@ def routes(tables):
     return len(tables), [line for line in lines if line.split()[-1] != "lo" and line.split()[1] != "lo"]
 
 
-def listeners(allowed=()):
+def listeners(allowed: Sequence[int] = ()) -> tuple[int, list[str]]:
     """What listens inside, by the tables: the agent must not. ``allowed``: ports."""
     found = []
     for name, listening in (("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")):
@@ -132,7 +136,7 @@ def listeners(allowed=()):
     return 4, found
 
 
-def unix_listeners():
+def unix_listeners() -> tuple[int, list[str]]:
     try:
         with open("/proc/net/unix") as file:
             rows = [line.split() for line in file.read().splitlines()[1:]]
@@ -141,7 +145,7 @@ def unix_listeners():
     return 1, [" ".join(row) for row in rows if row[3:4] == ["00010000"]]
 
 
-def ports(numbers):
+def ports(numbers: list[int]) -> tuple[int, list[str]]:
     found = []
     for port in numbers:
         try:
@@ -152,7 +156,7 @@ def ports(numbers):
     return len(numbers), found
 
 
-def resolved(names):
+def resolved(names: list[str]) -> tuple[int, list[str]]:
     """By the library."""
     found = []
     for name in names:
@@ -163,7 +167,7 @@ def resolved(names):
     return len(names), found
 
 
-def queried(servers, name):
+def queried(servers: list[tuple[str, int]], name: str) -> tuple[int, list[str]]:
     """By asking servers of names oneself, over UDP."""
     found = []
     for server, port in servers:
@@ -177,7 +181,7 @@ def queried(servers, name):
     return len(servers), found
 
 
-def asked_over_tcp(servers):
+def asked_over_tcp(servers: list[tuple[str, int]]) -> tuple[int, list[str]]:
     found = []
     for server, port in servers:
         try:
@@ -188,7 +192,7 @@ def asked_over_tcp(servers):
     return len(servers), found
 
 
-def told_resolvers(paths):
+def told_resolvers(paths: list[str]) -> tuple[int, list[str]]:
     """Names and addresses of the host's in the files that say whom to ask."""
     found = []
     for path in paths:
@@ -203,7 +207,7 @@ def told_resolvers(paths):
 HARMLESS = {"nameserver", "127.0.0.1", "localhost"}
 
 
-def reversed_name(addresses):
+def reversed_name(addresses: list[str]) -> tuple[int, list[str]]:
     found = []
     for address in addresses:
         try:
@@ -213,16 +217,16 @@ def reversed_name(addresses):
     return len(addresses), found
 
 
-def query(name):
+def query(name: str) -> bytes:
     question = b"".join(bytes([len(part)]) + part.encode() for part in name.split("."))
     return struct.pack("!6H", 7, 256, 1, 0, 0, 0) + question + b"\0" + struct.pack("!2H", 1, 1)
 
 
-def family(address):
+def family(address: str) -> int:
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
-def environment_pointing(names):
+def environment_pointing(names: list[str]) -> tuple[int, list[str]]:
     """Variables that lead to a service of credentials."""
     return len(names), [name for name in names if name in os.environ]
 
@@ -231,7 +235,7 @@ OWN = 18765
 """Where ``own_servers`` listens."""
 
 
-def own_servers(attempt, arguments):
+def own_servers(attempt: str, arguments: dict[str, Any]) -> tuple[int, list[str]]:
     """An attempt where somebody answers: servers of one's own, over TCP, UDP and a Unix socket. The control of those above."""
     stream = socket.create_server(("127.0.0.1", OWN))
     abstract = socket.socket(socket.AF_UNIX)
@@ -241,17 +245,18 @@ def own_servers(attempt, arguments):
     datagrams.bind(("127.0.0.1", OWN))
     for serve, on in ((greet, stream), (greet, abstract), (send_back, datagrams)):
         threading.Thread(target=serve, args=(on,), daemon=True).start()
-    return globals()[attempt](**arguments)
+    found: tuple[int, list[str]] = globals()[attempt](**arguments)
+    return found
 
 
-def greet(server):
+def greet(server: socket.socket) -> None:
     while True:
         peer, _ = server.accept()
         peer.sendall(b"hello")
         peer.close()
 
 
-def send_back(server):
+def send_back(server: socket.socket) -> None:
     while True:
         data, peer = server.recvfrom(4096)
         server.sendto(data, peer)

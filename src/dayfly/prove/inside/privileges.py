@@ -1,37 +1,47 @@
 """Powers: who this code is, what it may, and how it could come to more."""
 
+from __future__ import annotations
+
 import os
 import resource
 import shutil
 import stat
 import subprocess
+from collections.abc import Callable
+from typing import Any
 
-def status():
+
+def status() -> dict[str, str]:
     with open("/proc/self/status") as file:
         return dict(line.split(":\t", 1) for line in file.read().splitlines() if ":\t" in line)
 
 
-def superuser():
+def superuser() -> tuple[int, list[str]]:
     return 2, ["uid 0"] if 0 in (os.getuid(), os.geteuid()) else []
 
 
-def capabilities(which):
+def capabilities(which: list[str]) -> tuple[int, list[str]]:
     held = status()
     return len(which), ["%s %s" % (name, held[name].strip()) for name in which if int(held.get(name, "0"), 16)]
 
 
-def identity_changed():
+def identity_changed() -> tuple[int, list[str]]:
     found = []
-    for name, change in (("setuid", lambda: os.setuid(0)), ("setgid", lambda: os.setgid(0)), ("setgroups", lambda: os.setgroups([]))):
+    changes: list[tuple[str, Callable[[Any], None], Any]] = [
+        ("setuid", os.setuid, 0),
+        ("setgid", os.setgid, 0),
+        ("setgroups", os.setgroups, []),
+    ]
+    for name, change, to in changes:
         try:
-            change()
+            change(to)
             found.append(name)
         except OSError:
             pass
     return 3, found
 
 
-def marked_files(tops):
+def marked_files(tops: list[str]) -> tuple[int, list[str]]:
     """Programs with the setuid or setgid bit."""
     tried, found = 0, []
     for top in tops:
@@ -48,8 +58,8 @@ def marked_files(tops):
     return tried, found
 
 
-def sudo():
-    found = []
+def sudo() -> tuple[int, list[str]]:
+    found: list[str] = []
     for name in ("sudo", "su", "doas", "pkexec"):
         program = shutil.which(name)
         if program and name in ("sudo", "doas"):
@@ -59,7 +69,7 @@ def sudo():
     return 4, found
 
 
-def unlimited(names):
+def unlimited(names: list[str]) -> tuple[int, list[str]]:
     """Resources without a hard limit, or with one that can be raised."""
     found = []
     for name in names:

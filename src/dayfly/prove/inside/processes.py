@@ -1,10 +1,13 @@
 """Other processes: those of the host, and pid 1, which is the agent."""
 
+from __future__ import annotations
+
 import ctypes
 import os
+from typing import Any
 
 
-def named(nonce):
+def named(nonce: str) -> tuple[int, list[str]]:
     """One with the mark in its command line."""
     tried, found = 0, []
     for pid in pids():
@@ -15,7 +18,7 @@ def named(nonce):
     return tried, found
 
 
-def signalled(pid):
+def signalled(pid: int) -> tuple[int, list[str]]:
     """A pid of the host's, with signal 0."""
     try:
         os.kill(pid, 0)
@@ -24,24 +27,25 @@ def signalled(pid):
     return 1, ["pid %d" % pid]
 
 
-def programs(words):
+def programs(words: list[str]) -> tuple[int, list[str]]:
     """Programs of a host, by name."""
     names = [content(pid, "comm").decode("utf-8", "replace").strip() for pid in pids()]
     return len(names), [name for name in names if any(word in name for word in words)]
 
 
-def told_by(target, harmless):
+def told_by(target: int, harmless: list[str]) -> tuple[int, list[str]]:
     """Variables of its environment that are not among the harmless ones."""
     names = [row.split("=")[0] for row in content(target, "environ").decode("utf-8", "replace").split("\0") if row]
     return 1 + len(names), [name for name in names if name not in harmless]
 
 
-def memory(target):
+def memory(target: int) -> tuple[int, list[str]]:
     return 1, ["opened"] if opens("/proc/%d/mem" % target, os.O_RDONLY) else []
 
 
-def descriptors(target):
-    found, tried = [], 1
+def descriptors(target: int) -> tuple[int, list[str]]:
+    found: list[str] = []
+    tried = 1
     try:
         names = os.listdir("/proc/%d/fd" % target)
     except OSError:
@@ -59,7 +63,7 @@ def descriptors(target):
     return tried, found
 
 
-def root(target):
+def root(target: int) -> tuple[int, list[str]]:
     try:
         os.stat("/proc/%d/root/etc" % target)
     except OSError:
@@ -67,12 +71,12 @@ def root(target):
     return 1, ["its root"]
 
 
-def traced(target):
+def traced(target: int) -> tuple[int, list[str]]:
     libc = ctypes.CDLL(None, use_errno=True)
     return 1, ["attached"] if libc.ptrace(16, target, 0, 0) == 0 else []
 
 
-def read_by_call(target):
+def read_by_call(target: int) -> tuple[int, list[str]]:
     """process_vm_readv, from anywhere: EFAULT says that it was allowed."""
     libc = ctypes.CDLL(None, use_errno=True)
     room = ctypes.create_string_buffer(8)
@@ -82,7 +86,7 @@ def read_by_call(target):
     return 1, ["read"] if done >= 0 or ctypes.get_errno() == 14 else []
 
 
-def stopped(target, number):
+def stopped(target: int, number: int) -> tuple[int, list[str]]:
     """A signal to it."""
     try:
         os.kill(target, number)
@@ -91,7 +95,7 @@ def stopped(target, number):
     return 1, ["signal %d" % number]
 
 
-def left_open():
+def left_open() -> tuple[int, list[str]]:
     """Descriptors that were left open by whoever started this: the driver's own are its pipes."""
     tried, found = 0, []
     for name in os.listdir("/proc/self/fd"):
@@ -105,7 +109,7 @@ def left_open():
     return tried, found
 
 
-def core():
+def core() -> tuple[int, list[str]]:
     """A crash leaves no memory behind where others could read it."""
     import resource
 
@@ -119,7 +123,7 @@ def core():
     return 2, reached + sorted(written) + (["a core was dumped"] if os.WCOREDUMP(status) else [])
 
 
-def child_for(seconds):
+def child_for(seconds: float) -> int:
     """One's own child, that does nothing: what a control attacks."""
     import time
 
@@ -130,16 +134,17 @@ def child_for(seconds):
     return child
 
 
-def own_child(attempt, arguments):
+def own_child(attempt: str, arguments: dict[str, Any]) -> tuple[int, list[str]]:
     """An attempt against one's own child, where it is allowed: the control of those above."""
-    return globals()[attempt](child_for(20), **arguments)
+    found: tuple[int, list[str]] = globals()[attempt](child_for(20), **arguments)
+    return found
 
 
-def pids():
+def pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
-def content(pid, name):
+def content(pid: int, name: str) -> bytes:
     try:
         with open("/proc/%d/%s" % (pid, name), "rb") as file:
             return file.read(65536)
@@ -147,7 +152,7 @@ def content(pid, name):
         return b""
 
 
-def opens(path, flags):
+def opens(path: str, flags: int) -> bool:
     try:
         os.close(os.open(path, flags))
     except OSError:

@@ -4,6 +4,8 @@ Standard input: a line of JSON for each, ``{"attempt", "arguments", "seconds"}``
 for each.
 """
 
+from __future__ import annotations
+
 import hashlib
 import importlib
 import json
@@ -12,11 +14,12 @@ import select
 import signal
 import sys
 import time
+from typing import Any
 
 MOST_BYTES = 65536  # of one answer
 
 
-def main():
+def main() -> None:
     for line in sys.stdin:
         asked = json.loads(line)
         if "challenge" in asked:
@@ -25,11 +28,11 @@ def main():
             tell(apart(asked))
 
 
-def tell(row):
+def tell(row: dict[str, Any]) -> None:
     print(json.dumps(row), flush=True)
 
 
-def apart(one):
+def apart(one: dict[str, Any]) -> dict[str, Any]:
     """The row of one attempt."""
     ours, theirs = os.pipe()
     child = os.fork()
@@ -44,12 +47,13 @@ def apart(one):
     if not in_time:
         return {"failed": "it was not done in %g s" % one["seconds"]}
     try:
-        return json.loads(said)
+        row: dict[str, Any] = json.loads(said)
+        return row
     except ValueError:
         return {"failed": "its process has ended without a word"}
 
 
-def attempted(one, to):
+def attempted(one: dict[str, Any], to: int) -> int:
     try:
         module, function = one["attempt"].split(".")
         tried, reached, *told = getattr(importlib.import_module(module), function)(**one["arguments"])
@@ -60,7 +64,7 @@ def attempted(one, to):
     return 0
 
 
-def all_of(ours, until):
+def all_of(ours: int, until: float) -> tuple[bytes, bool]:
     said = b""
     while len(said) < MOST_BYTES:
         if not select.select([ours], [], [], max(0.0, until - time.monotonic()))[0]:
@@ -74,7 +78,7 @@ def all_of(ours, until):
     return said, True
 
 
-def killed(child):
+def killed(child: int) -> None:
     for whom in (-child, child):
         try:
             os.kill(whom, signal.SIGKILL)
