@@ -8,6 +8,7 @@ import pytest
 
 from dayfly.prove import ALL, Probe, Proof, Verdict, prove
 from tests.prove.mutants import MUTANTS, Mutant
+from tests.prove.rotation import in_turn
 
 pytestmark = pytest.mark.gvisor
 
@@ -29,7 +30,7 @@ def proved(mutant: Mutant) -> Proof:
     return asyncio.run(carried_out())
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", in_turn(MUTANTS), ids=lambda mutant: mutant.name)
 def test_a_missing_wall_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant.remove(monkeypatch)
     rows = {row.id: row for row in proved(mutant).rows}

@@ -13,11 +13,26 @@ from dayfly.client.sandbox import AsyncSandbox
 from dayfly.errors import HostError
 from dayfly.network import Rule
 from dayfly.policy import Policy
-from dayfly.prove import ALL, RULES, Expected, Probe, Proof, Property, Row, Severity, Verdict, World, chosen, prove
+from dayfly.prove import (
+    ALL,
+    RULES,
+    Expected,
+    Place,
+    Probe,
+    Proof,
+    Property,
+    Row,
+    Severity,
+    Verdict,
+    World,
+    chosen,
+    prove,
+)
 from dayfly.prove.floods import flood
 from dayfly.prove.trials import Outcome
 from dayfly.prove.world import DENIED, TCP
 from tests.prove.mutants import POLICY
+from tests.prove.rotation import in_turn
 
 pytestmark = pytest.mark.gvisor
 
@@ -119,9 +134,7 @@ def test_a_proof_without_a_row_is_not_green() -> None:
     assert not proved([]).green
 
 
-@pytest.mark.parametrize(
-    "name", ["resource.end.deaf", "resource.flood.threads", "output.flood", "resource.flood.descriptors"]
-)
+@pytest.mark.parametrize("name", in_turn(probe.id for probe in ALL if probe.place is Place.ALONE))
 def test_a_flood_is_measured(name: str) -> None:
     async def flooded() -> Outcome:
         async with Here(POLICY) as ground:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from dayfly.cli.endings import Ending, guarded, note, say
+from dayfly.cli.endings import Ending, guarded, say
 from dayfly.cli.options import ImageName, PolicyFile, policy_of
 from dayfly.cli.printable import printable
 from dayfly.cli.tables import show_table
@@ -20,6 +24,7 @@ from dayfly.errors import InputError
 if TYPE_CHECKING:
     from dayfly.policy import Policy
     from dayfly.prove import Probe, Proof
+    from dayfly.prove.trials import Told
 
 __all__ = ["prove"]
 
@@ -46,6 +51,8 @@ def prove(
     """
     rules = policy_of(policy, image=image, timeout=None, memory=None, cpus=None)
     probes = _probes(properties or [], full)
+    if html is not None and not html.parent.is_dir():
+        raise InputError(f"there is no directory {str(html.parent)!r}", remedy="make it, or name another file")
     proof = asyncio.run(_carried_out(rules, probes, "full" if full else "quick", quiet=as_json))
     if html is not None:
         _write(html, proof)
@@ -72,10 +79,18 @@ async def _carried_out(
     from dayfly.cli.proving import Here
     from dayfly.prove import prove as carry_out
 
-    if not quiet and sys.stderr.isatty():
-        note(f"{len(probes)} probes")
     async with Here(rules) as ground:
-        return await carry_out(ground, probes, chosen=chosen)
+        with _progress(len(probes), shown=not quiet and sys.stderr.isatty()) as tell:
+            return await carry_out(ground, probes, chosen=chosen, tell=tell)
+
+
+@contextmanager
+def _progress(number: int, *, shown: bool) -> Iterator[Told]:
+    """How many are done, on a terminal."""
+    with Progress(TextColumn("{task.completed} of {task.total} probes"), BarColumn(), TextColumn("{task.description}"), console=Console(stderr=True),
+                  transient=True, disable=not shown) as bar:  # fmt: skip
+        task = bar.add_task("", total=number)
+        yield lambda outcome: bar.update(task, advance=1, description=outcome.probe.title)
 
 
 def _write(path: Path, proof: Proof) -> None:

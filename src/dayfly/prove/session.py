@@ -189,4 +189,6 @@ def _at(place: Place, probes: Sequence[Probe]) -> list[Probe]:
 
 
 def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {getattr(error, 'message', error)}"
+    """With the remedy, which is all that a person wants to know of it."""
+    remedy = getattr(error, "remedy", None)
+    return f"{type(error).__name__}: {getattr(error, 'message', error)}" + (f" ({remedy})" if remedy else "")

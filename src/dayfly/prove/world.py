@@ -5,6 +5,8 @@ namespaces. Whatever a gateway lets through arrives there, and nowhere else.
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import ssl
 import subprocess
 import tempfile
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dayfly.egress.client import Gateway
+from dayfly.errors import HostError
 from dayfly.network import Rule
 from dayfly.prove.internet import NEAR, PUBLIC, Internet, Names
 from dayfly.prove.probe import Expected, Probe
@@ -56,6 +59,12 @@ NAMES: Mapping[str, list[list[str]]] = {
     DENIED: [[PUBLIC[1]]],
     "metadata.google.internal": [["169.254.169.254"]],
 }
+
+TOOLS = {"ip": "iproute2", "openssl": "openssl", "unshare": "util-linux", "nsenter": "util-linux"}
+"""Programs, and the distribution's packages that have them."""
+
+_PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+"""Of an ordinary user, who may not have the system's programs in it."""
 
 ADDRESSES = (*PUBLIC, "10.1.2.3", "169.254.169.254", "100.64.0.9")
 MOST_SAID = 4096
@@ -105,7 +114,13 @@ class World:
 
 @asynccontextmanager
 async def world(secret: str) -> AsyncIterator[World]:
-    """Raises ``OSError`` where namespaces cannot be made."""
+    """Raises ``HostError`` where a program for it is not installed, ``OSError`` where namespaces cannot be made."""
+    missing = [package for program, package in TOOLS.items() if shutil.which(program, path=_PATH) is None]
+    if missing:
+        raise HostError(
+            f"the proof's own internet needs what is not installed: {', '.join(missing)}",
+            remedy=f"apt-get install {' '.join(missing)}",
+        )
     with tempfile.TemporaryDirectory(prefix="dayfly-world-") as name, Internet.made() as internet:
         made = World(internet, Names(), secret, await asyncio.to_thread(_certificate, Path(name)))
         await made.names.listen(internet.bind("near", "udp", "127.0.0.1", 53))
