@@ -58,3 +58,23 @@ def test_a_mistake_is_one_line_before_anything_is_tried(
     assert done.returncode == 2
     assert done.stdout == ""
     assert remedy in done.stderr
+
+
+def test_what_has_changed_since_an_earlier_report_is_shown(dayfly: Dayfly, tmp_path: Path) -> None:
+    arguments = ("prove", "--property", "filesystem", "--image", "python")
+    earlier = Proof.model_validate_json(dayfly(*arguments, "--json").stdout)
+    row = earlier.rows[0].model_copy(update={"id": "filesystem.of-before"})
+    report = tmp_path / "earlier.json"
+    report.write_text(earlier.model_copy(update={"rows": (*earlier.rows, row)}).model_dump_json())
+    done = dayfly(*arguments, "--since", report)
+    assert done.returncode == 0, done.stdout
+    assert "1 changed" in done.stdout
+    assert any(line.split() == ["filesystem.of-before", "denied", "none"] for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[" * 10_000, '{"rows": []}'])
+def test_what_is_no_report_is_refused_before_anything_is_tried(dayfly: Dayfly, tmp_path: Path, content: str) -> None:
+    (tmp_path / "no.json").write_text(content)
+    done = dayfly("prove", "--since", "no.json")
+    assert done.returncode == 2
+    assert "is no report" in done.stderr

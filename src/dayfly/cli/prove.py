@@ -20,6 +20,7 @@ from dayfly.cli.options import ImageName, PolicyFile, policy_of
 from dayfly.cli.printable import printable
 from dayfly.cli.tables import show_table
 from dayfly.errors import InputError
+from dayfly.limits import MIB
 
 if TYPE_CHECKING:
     from dayfly.policy import Policy
@@ -43,6 +44,9 @@ def prove(
     image: ImageName = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as a page, too.")] = None,
+    since: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Show what is otherwise than in this report, one of --json.")
+    ] = None,
     every: Annotated[bool, typer.Option("--all", help="Show every probe, not only what is not as it must be.")] = False,
 ) -> int:
     """Attack sandboxes of this machine from inside, and judge from outside. Exit code 0: all as it must be; 1: not.
@@ -53,6 +57,7 @@ def prove(
     probes = _probes(properties or [], full)
     if html is not None and not html.parent.is_dir():
         raise InputError(f"there is no directory {str(html.parent)!r}", remedy="make it, or name another file")
+    before = _report(since) if since is not None else None
     proof = asyncio.run(_carried_out(rules, probes, "full" if full else "quick", quiet=as_json))
     if html is not None:
         _write(html, proof)
@@ -60,6 +65,8 @@ def prove(
         say(proof.model_dump_json(indent=2))
     else:
         _show(proof, every)
+        if before is not None:
+            _show_changes(before, proof)
     return Ending.OK if proof.green else Ending.CODE_FAILED
 
 
@@ -91,6 +98,41 @@ def _progress(number: int, *, shown: bool) -> Iterator[Told]:
                   transient=True, disable=not shown) as bar:  # fmt: skip
         task = bar.add_task("", total=number)
         yield lambda outcome: bar.update(task, advance=1, description=outcome.probe.title)
+
+
+MOST_REPORT = 16 * MIB
+"""Bytes of an earlier report. One has some hundred kilobytes."""
+
+
+def _report(path: Path) -> Proof:
+    from pydantic import ValidationError
+
+    from dayfly.prove import Proof
+
+    try:
+        with path.open("rb") as file:
+            return Proof.model_validate_json(file.read(MOST_REPORT))
+    except OSError as error:
+        raise InputError(
+            f"cannot read {path}: {error.strerror}", remedy="name a report that --json has printed"
+        ) from error
+    except ValidationError as error:
+        raise InputError(f"{path} is no report", remedy="name one that --json has printed") from error
+
+
+def _show_changes(before: Proof, now: Proof) -> None:
+    from dayfly.prove.drift import changes
+
+    found = changes(before, now)
+    say("")
+    say(f"Since {before.at:%Y-%m-%d %H:%M} UTC: {len(found) or 'nothing'} changed")
+    table = Table.grid(padding=(0, 2))
+    for one in found:
+        style = "red" if one.worse else ""
+        table.add_row(
+            Text(printable(one.what), style=style), printable(one.before), Text(printable(one.now), style=style)
+        )
+    show_table(table)
 
 
 def _write(path: Path, proof: Proof) -> None:
