@@ -77,7 +77,9 @@ ZONES = {
     "locks": Zone("errors", "reads lock files, where a policy is written", third_party="packaging"),
     "runtime": Zone("errors paths", "finds a runsc"),
     "obtain": Zone("errors limits paths runtime images", "gets a runsc"),
-    "doctor": Zone(f"{NOUNS} paths runtime images boundaries.base", "asks boundaries, does not know them"),
+    "doctor": Zone(
+        f"{NOUNS} paths runtime images boundaries.base", "asks boundaries, does not know them", third_party="packaging"
+    ),
     # the gateway: a process of its own, which knows no sandbox
     "egress": Zone("", "only a package: each of its parts has a line of its own"),
     "egress.verdict": Zone("", "a noun"),

@@ -105,8 +105,6 @@ MOST_REPORT = 16 * MIB
 
 
 def _report(path: Path) -> Proof:
-    from pydantic import ValidationError
-
     from dayfly.prove import Proof
 
     try:
@@ -116,7 +114,7 @@ def _report(path: Path) -> Proof:
         raise InputError(
             f"cannot read {path}: {error.strerror}", remedy="name a report that --json has printed"
         ) from error
-    except ValidationError as error:
+    except ValueError as error:
         raise InputError(f"{path} is no report", remedy="name one that --json has printed") from error
 
 
