@@ -252,6 +252,18 @@ def test_a_source_of_runsc_that_is_none_is_named(dayfly: Dayfly) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("command", "remedy"), [(("keys", "list"), "dayfly keys create"), (("secrets", "list"), "dayfly secrets set")]
+)
+def test_a_list_of_nothing_says_so_to_a_person_and_nothing_to_a_program(
+    dayfly: Dayfly, command: tuple[str, str], remedy: str
+) -> None:
+    done = dayfly(*command)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert remedy in done.stderr
+
+
 def test_tables_on_a_pipe_are_whole_lines(dayfly: Dayfly, tmp_path: Path) -> None:
     missing = tmp_path / ("x" * 150)
     found = dayfly("doctor", DAYFLY_RUNSC=str(missing), COLUMNS="40").stdout

@@ -85,7 +85,7 @@ def show_all(as_json: Json = False) -> int:
         row = (", ".join(info.names) or "-", info.image.digest[7:19], f"{info.size / MIB:.0f} MiB", info.created[:10],
                f"{info.packages} packages", ", ".join(info.image.languages))  # fmt: skip
         table.add_row(*(Text(cell) for cell in row))
-    show_table(table)
+    show_table(table, "no image is built; build one with: dayfly images build data")
     return 0
 
 

@@ -112,7 +112,7 @@ def egress(
         for one in sums:
             say(json.dumps(asdict(one)))
     else:
-        show_table(table(sums))
+        show_table(table(sums), "nothing has asked for a name")
     if sums.beyond:
         note(f"{sums.beyond} more were counted and are not listed; name a sandbox, a tenant or --days")
     return Ending.OK
@@ -242,7 +242,7 @@ def ps(as_json: AsJson = False, config: ConfigFile = None) -> int:
             _time(row),
         )
         table.add_row(*(Text(printable(cell)) for cell in cells))
-    show_table(table)
+    show_table(table, "no sandbox of the server is alive")
     return Ending.OK
 
 
@@ -287,7 +287,7 @@ def _show(rows: list[Stored], as_json: bool) -> None:
         one = row.entry
         cells = (_time(row), one.chain, str(one.number), one.tenant or "-", one.kind, one.facts[:MAX_SHOWN])
         table.add_row(*(Text(printable(cell)) for cell in cells))
-    show_table(table)
+    show_table(table, "nothing was written down")
 
 
 def _outcome(row: Stored) -> str:

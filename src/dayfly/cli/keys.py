@@ -60,7 +60,7 @@ def list_all(
     table = Table("id", "tenant", "name", "scopes", "created", "expires", "revoked", box=None)
     for key in found:
         table.add_row(*(Text(printable(cell)) for cell in _cells(key)))
-    show_table(table)
+    show_table(table, "there is no key; make one with: dayfly keys create TENANT")
     return 0
 
 

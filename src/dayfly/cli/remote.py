@@ -79,7 +79,7 @@ def templates(url: Url = None, api_key: ApiKey = None, as_json: AsJson = False) 
     table = Table(*columns, box=None)
     for row in found:
         table.add_row(*(Text(printable(_number(row.get(name)))) for name in columns))
-    show_table(table)
+    show_table(table, "the server has no template; its configuration names them")
     return Ending.OK
 
 

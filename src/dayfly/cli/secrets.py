@@ -83,7 +83,7 @@ def list_all(
     table = Table("name", "hosts", "tenant", "conversation", "source", "age", box=None)
     for entry in entries:
         table.add_row(*(Text(printable(cell)) for cell in _cells(entry)))
-    show_table(table)
+    show_table(table, "there is no secret; make one with: dayfly secrets set NAME --host HOST")
     return 0
 
 
