@@ -48,7 +48,7 @@ class Loop:
     """Waits for descriptors, timers and SIGCHLD. Made before anything else; owns the process's SIGCHLD and SIGALRM handlers.
 
     Timers ring by SIGALRM, which is set for the first of them and left alone when that is cancelled: a wait of limited length
-    would make Python read the clock each time, and runs come by the thousand while a timer or two is pending.
+    makes Python read the clock each time, a system call in a gVisor's first second, and runs come by the hundred meanwhile.
     """
 
     def __init__(self) -> None:

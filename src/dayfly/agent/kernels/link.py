@@ -26,7 +26,8 @@ TURN_SECONDS = 0.001
 
 
 class Turn:
-    """A lock that nobody holds for long. Python's own (before 3.13) reads the clock whenever it is taken, 10 us inside gVisor."""
+    """A lock that nobody holds for long. Python's own (before 3.13) reads the clock whenever it is taken: a system call in a
+    gVisor's first second, and that is when somebody waits for what they have just claimed."""
 
     __slots__ = ("_free",)
 
