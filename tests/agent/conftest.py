@@ -31,11 +31,12 @@ OpenRoom = Callable[..., Awaitable[Host]]
 @pytest.fixture
 def loop() -> Iterator[Loop]:
     """The agent's loop in this process, for its parts alone."""
-    old = signal.getsignal(signal.SIGCHLD)
+    old = {number: signal.getsignal(number) for number in (signal.SIGCHLD, signal.SIGALRM)}
     made = Loop()
     yield made
     made.abandon()
-    signal.signal(signal.SIGCHLD, old)
+    for number, handler in old.items():
+        signal.signal(number, handler)
     made._poll.close()
     os.close(made._wake_read)
     os.close(made._wake_write)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 
 from dayfly.agent.loop import Loop
@@ -43,3 +44,16 @@ def test_a_clock_that_went_back_brings_no_timer_forward(loop: Loop) -> None:
     due = timer.due
     loop.release_timers()
     assert timer.due == due
+
+
+def test_after_a_restore_the_alarm_is_set_anew(loop: Loop) -> None:
+    """The process that goes on may be another one, in which none is set."""
+    rung: list[str] = []
+    loop.call_later(0.001, lambda: rung.append("due"))
+    loop.call_soon(lambda: None)
+    loop.step()
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    loop.hold_timers()
+    loop.release_timers()
+    while not rung:
+        loop.step()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayfly.agent.core import Agent
-from dayfly.agent.loop import Loop
+from dayfly.agent.loop import MAX_SIGNALS, Loop
 from dayfly.agent.observers import MAX_CHUNKS, RING, Ring
 from dayfly.agent.streams import UNLIMITED, Sink, Source, waiting_bytes
 from dayfly.agent.supervisor import Supervisor, User
@@ -81,9 +82,85 @@ def test_the_clock_is_asked_once_in_a_round_that_sets_a_timer(loop: Loop, monkey
     loop.step()
     assert asked[0] == before, "what the callback asked serves the timers of its round"
     now[0] += 6.0
+    signal.raise_signal(signal.SIGALRM)  # as it would by a real clock
+    while len(fired) < 2:
+        loop.step()
+    assert fired == ["soon", "later"]
+
+
+def test_rounds_ask_the_clock_for_no_timer_that_an_earlier_alarm_stands_for(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = [0]
+
+    def monotonic() -> float:
+        asked[0] += 1
+        return 100.0
+
+    monkeypatch.setattr("dayfly.agent.loop.time", SimpleNamespace(monotonic=monotonic))
+    loop.call_at(200.0, lambda: None).cancel()
+    loop.call_at(150.0, lambda: None)
     loop.call_soon(lambda: None)
     loop.step()
-    assert fired == ["soon", "later"]
+    assert asked == [1]
+    for later in range(10):
+        loop.call_at(151.0 + later, lambda: None)
+        loop.call_soon(lambda: None)
+        loop.step()
+    assert asked == [1]
+
+
+def test_timers_ring_while_nothing_else_goes_on(loop: Loop) -> None:
+    rung: list[str] = []
+    loop.call_later(0.002, lambda: rung.append("first")).cancel()
+    loop.call_later(0.004, lambda: rung.append("second"))
+    loop.call_later(0.006, lambda: loop.call_later(0.001, lambda: rung.append("third")))
+    while len(rung) < 2:
+        loop.step()
+    assert rung == ["second", "third"]
+
+
+def test_a_timer_that_comes_before_the_alarm_has_one_of_its_own(loop: Loop) -> None:
+    rung: list[str] = []
+    loop.call_later(1000.0, lambda: rung.append("late"))
+    loop.call_soon(lambda: None)
+    loop.step()
+    loop.call_later(0.001, lambda: rung.append("soon"))
+    while not rung:
+        loop.step()
+    assert rung == ["soon"]
+
+
+def test_an_alarm_that_is_lost_among_too_many_signals_is_set_again(loop: Loop) -> None:
+    rung: list[str] = []
+    loop.call_later(1000.0, lambda: rung.append("late"))
+    loop.call_soon(lambda: None)
+    loop.step()
+    loop._timers[0].due = 0.0
+    os.write(loop._wake_write, bytes([signal.SIGCHLD]) * MAX_SIGNALS)
+    while not rung:
+        loop.step()
+
+
+def test_the_death_of_a_child_is_told_apart_from_an_alarm(loop: Loop) -> None:
+    deaths: list[str] = []
+    loop.on_child = lambda: deaths.append("a child")
+    loop.call_later(0.001, lambda: None)
+    while loop._timers:
+        loop.step()
+    assert deaths == []
+    os.waitpid(os.posix_spawn("/bin/true", ["true"], {}), 0)
+    turn(loop, lambda: bool(deaths))
+
+
+def test_whoever_leaves_the_loop_is_not_rung_for(loop: Loop) -> None:
+    loop.call_later(1000.0, lambda: None)
+    loop.call_soon(lambda: None)
+    loop.step()
+    assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
+    loop.abandon()
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
 
 
 def test_a_callback_that_raises_is_told_and_stops_nothing_else(loop: Loop) -> None:
@@ -253,7 +330,7 @@ def test_what_was_put_off_is_done_before_a_sandbox_is_frozen(loop: Loop) -> None
     agent = Agent(loop, ours, theirs)
     agent.supervisor = Supervisor(loop, User(1000, 1000, "/"), {"data": 1 << 62}, {})
     woken: list[str] = []
-    agent._guard = SimpleNamespace(wake=lambda: woken.append("woken"), ended=lambda: None)  # type: ignore[assignment]
+    agent._guard = guard = SimpleNamespace(wake=lambda: woken.append("woken"), ended=lambda: None, awake=False)  # type: ignore[assignment]
     agent.settle()
     assert woken == []
     agent.runs(1)
@@ -263,5 +340,8 @@ def test_what_was_put_off_is_done_before_a_sandbox_is_frozen(loop: Loop) -> None
     assert (woken, timer.callback) == (["woken"], None)
     agent.settle()
     assert woken == ["woken"]
+    guard.awake = True
+    agent.runs(1)
+    assert not [timer for timer in loop._timers if timer.callback is not None], "it looks by itself"
     os.close(ours)
     os.close(theirs)

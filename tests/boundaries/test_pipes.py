@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 from collections.abc import Iterator
 
@@ -166,3 +167,49 @@ async def test_closing_twice_gives_every_descriptor_back_once() -> None:
     stream.close()
     stream.close()
     assert descriptors() == before
+
+
+async def test_a_reader_goes_on_in_the_turn_of_the_loop_in_which_bytes_are_there() -> None:
+    stream, ends = open_stream()
+    reading = asyncio.ensure_future(stream.read(10))
+    await asyncio.sleep(0)
+    os.write(ends.stdout, b"bytes")
+    await asyncio.sleep(0)  # in this turn they are seen
+    await asyncio.sleep(0)
+    assert reading.done()
+    assert await reading == b"bytes"
+    stream.close()
+    ends.close()
+
+
+async def test_a_reader_that_was_cancelled_when_bytes_came_takes_none_of_them() -> None:
+    stream, ends = open_stream()
+    reading = asyncio.ensure_future(stream.read(10))
+    await asyncio.sleep(0)
+    os.write(ends.stdout, b"bytes")
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    await asyncio.sleep(0)
+    assert await stream.read(10) == b"bytes"
+    stream.close()
+    ends.close()
+
+
+async def test_a_reader_that_is_waited_for_by_others_keeps_their_context() -> None:
+    found: contextvars.ContextVar[str] = contextvars.ContextVar("found", default="nothing")
+    stream, ends = open_stream()
+
+    async def read() -> str:
+        found.set("its own")
+        await asyncio.wait_for(stream.read(10), 5)
+        return found.get()
+
+    reading = asyncio.ensure_future(read())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    os.write(ends.stdout, b"bytes")
+    assert await reading == "its own"
+    assert found.get() == "nothing"
+    stream.close()
+    ends.close()

@@ -45,6 +45,25 @@ async def test_what_a_cell_makes_nonblocking_blocks_again_in_the_next(room: Room
     assert await room.value(f"os.get_blocking({fd})") == "True"
 
 
+async def test_a_pipe_whose_mark_is_gone_is_looked_after_all_the_same(room: Room) -> None:
+    """Any program that prints there can take the mark off, and only the agent may put it on."""
+    clear = "import fcntl, os; fcntl.fcntl(1, fcntl.F_SETFL, 0)"
+    assert await room.value("import fcntl, os; bool(fcntl.fcntl(1, fcntl.F_GETFL) & os.O_NOATIME)") == "True"
+    await room.run(clear)
+    assert await room.value("bool(fcntl.fcntl(1, fcntl.F_GETFL) & os.O_NOATIME)") == "False"
+    await room.run("os.set_blocking(1, False)")
+    assert await room.value("os.get_blocking(1)") == "True"
+    await room.run("os.dup2(os.open('/dev/null', os.O_WRONLY), 1)")
+    assert (await room.run("print('out')")).stdout == "out\n"
+
+
+async def test_what_replaces_a_marked_pipe_is_seen(room: Room) -> None:
+    """Also a file that is opened with the same flag."""
+    done = await room.run("import os; os.dup2(os.open('aside', os.O_WRONLY | os.O_NOATIME | os.O_CREAT), 1)")
+    assert done.status == "ok", done
+    assert (await room.run("print('out')")).stdout == "out\n"
+
+
 @pytest.mark.parametrize(
     ("body", "status"),
     [

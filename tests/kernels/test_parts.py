@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+import threading
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +18,7 @@ from dayfly.agent.kernels.codec import Codec, Launch
 from dayfly.agent.kernels.execution import Execution
 from dayfly.agent.kernels.kernel import Kernel, Owner
 from dayfly.agent.kernels.meter import Meter
+from dayfly.agent.kernels.pipe import Glance
 from dayfly.agent.kernels.stop import ANSWER_SECONDS, JUST_BORN
 from dayfly.agent.lent import NOTHING
 from dayfly.agent.loop import Timer
@@ -311,3 +314,57 @@ def test_a_process_that_keeps_filling_a_dead_kernels_socket_is_not_listened_to()
     assert (codec.heard, owner.status) == (10, 0)
     kernel.close_pipes()
     os.close(codec.held)
+
+
+def test_a_glance_tells_which_pipes_hold_something() -> None:
+    null = os.open("/dev/null", os.O_RDWR)
+    (out, into_out), (err, into_err) = os.pipe(), os.pipe()
+    pipes: list[Any] = [SimpleNamespace(fd=out, empty=None), SimpleNamespace(fd=err, empty=None)]
+    glance = Glance(null)
+
+    def seen() -> list[bool]:
+        glance.at(pipes)
+        return [one.empty for one in pipes]
+
+    assert seen() == [True, True]
+    os.write(into_err, b"x")
+    assert seen() == [True, False]
+    os.read(err, 1)
+    os.close(into_out)  # an end is to be read, too
+    assert seen() == [False, True]
+    os.close(out)
+    pipes[0].fd = -1
+    assert seen()[1] is True
+    os.close(into_err)
+    os.close(err)
+    os.close(null)
+
+
+def test_output_that_came_before_a_result_is_read_before_it() -> None:
+    """However the kernel hands both over: what a glance has not seen was not there when the record was."""
+    null = os.open("/dev/null", os.O_RDWR)
+    out, into_out = os.pipe()
+    pipes: list[Any] = [SimpleNamespace(fd=out, empty=None)]
+    glance, wrong = Glance(null), 0
+    ours, theirs = socket.socketpair()
+
+    def kernel() -> None:
+        for _ in range(2000):
+            os.write(into_out, b"x")
+            theirs.send(b"r")
+            theirs.recv(1)
+
+    thread = threading.Thread(target=kernel)
+    thread.start()
+    for _ in range(2000):
+        ours.recv(1)
+        glance.at(pipes)
+        wrong += pipes[0].empty
+        os.read(out, 1)
+        ours.send(b"n")
+    thread.join()
+    for end in (ours, theirs):
+        end.close()
+    for fd in (null, out, into_out):
+        os.close(fd)
+    assert wrong == 0

@@ -181,3 +181,26 @@ def test_an_interrupt_never_cuts_a_record() -> None:
     assert interrupted > 0
     assert sent - interrupted <= seen <= sent
     assert len(reader) == 0
+
+
+def test_records_of_several_threads_arrive_one_after_the_other() -> None:
+    import socket
+
+    ours, theirs = socket.socketpair()
+    link = Link(theirs.fileno(), Interrupts())
+    threads = [
+        threading.Thread(target=lambda: [link.send({"ready": {"filling": "x" * 300_000}}) for _ in range(20)])
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    reader, seen = Reader(), 0
+    while seen < 80:
+        reader.feed(ours.recv(1 << 16))
+        while reader.next() is not None:
+            seen += 1
+    for thread in threads:
+        thread.join()
+    assert len(reader) == 0
+    ours.close()
+    theirs.close()

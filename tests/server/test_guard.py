@@ -145,3 +145,30 @@ def test_answers_are_harmless_in_a_browser(client: httpx.Client) -> None:
         assert headers["cache-control"] == "no-store"
         assert "sandbox" in headers["content-security-policy"]
         assert "server" not in headers
+
+
+async def test_a_request_is_logged_after_its_answer_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a request has written leaves with the next turn of the loop, and the log's thread is not woken before."""
+    happened: list[str] = []
+    monkeypatch.setattr("dayfly.server.guard.log_request", lambda *facts: happened.append("logged"))
+    loop = asyncio.get_running_loop()
+
+    async def app(scope: object, receive: object, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def send(message: dict[str, object]) -> None:
+        loop.call_soon(happened.append, "left")  # as the transport does
+
+    services: Any = SimpleNamespace(configuration=Configuration(host="0.0.0.0", behind_proxy=True))
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/healthz",
+        "raw_path": b"/healthz",
+        "query_string": b"",
+        "headers": [],
+    }
+    await Guard(app, services)(scope, None, send)  # type: ignore[arg-type]
+    assert happened == []
+    await asyncio.sleep(0)
+    assert happened == ["left", "logged"]

@@ -107,8 +107,9 @@ class Agent:
             self._guard.ended()
 
     def _guard_soon(self) -> None:
-        guarded = self.supervisor.user is not None and "data" in self.supervisor.limits
-        if guarded and self._waking is None:
+        if self._waking is not None or (self._guard is not None and self._guard.awake):
+            return
+        if self.supervisor.user is not None and "data" in self.supervisor.limits:
             self._waking = self.loop.call_later(FIRST_LOOK, self._wake_guard)
 
     def settle(self) -> None:

@@ -22,6 +22,14 @@ else:
 MAX_SOON = 64
 """Callbacks of ``call_soon`` per round: long work in slices may not starve descriptors and timers."""
 
+MAX_SIGNALS = 4096
+"""Signals that are taken in at once: a sixteenth of what the pipe holds, so there are as many before one is lost."""
+
+TICK = 1e-6
+"""Seconds: the least that an alarm can be set to, and what it is set to less when rounded."""
+
+NEVER = float("inf")
+
 
 class Timer:
     """One pending call. ``cancel`` is idempotent."""
@@ -37,7 +45,11 @@ class Timer:
 
 
 class Loop:
-    """Waits for descriptors, timers and SIGCHLD. Made before anything else; owns the process's SIGCHLD handler."""
+    """Waits for descriptors, timers and SIGCHLD. Made before anything else; owns the process's SIGCHLD and SIGALRM handlers.
+
+    Timers ring by SIGALRM, which is set for the first of them and left alone when that is cancelled: a wait of limited length
+    makes Python read the clock each time, a system call in a gVisor's first second, and runs come by the hundred meanwhile.
+    """
 
     def __init__(self) -> None:
         self.on_error: Callable[[BaseException], None] = _print_error
@@ -47,12 +59,14 @@ class Loop:
         self._writers: dict[int, Callback] = {}
         self._timers: list[Timer] = []  # a few hundred at most, so no heap
         self._now: float | None = None  # what the clock said in this round, if it was asked
+        self._alarm = NEVER  # when SIGALRM comes; never later than the first timer that is not held
         self._held_since: float | None = None  # a time of the clock at which time stands still
         self._soon: list[Callback] = []
         self._left: set[int] = set()  # descriptors that were not watched at some moment of this round
         self._running = False
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, _ignore_signal)
+        signal.signal(signal.SIGALRM, _ignore_signal)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         self.on_readable(self._wake_read, self._woken)
 
@@ -120,6 +134,7 @@ class Loop:
     def release_timers(self) -> None:
         """Time goes on where it stood, however long that was: a snapshot may have lain on a disk for days."""
         since, self._held_since = self._held_since, None
+        self._alarm = NEVER  # a restored process may have lost it
         if since is not None:
             passed = max(0.0, time.monotonic() - since)
             for timer in self._timers:
@@ -161,21 +176,28 @@ class Loop:
         if callback is not None and not self._guarded(callback):
             self.forget(fd)
 
-    def _serve_timers(self) -> float:
-        """Call what is due; how many seconds to wait then, -1 for as long as it takes."""
+    def _serve_timers(self) -> int:
+        """Call what is due; 0: go on at once, -1: wait for as long as it takes."""
         self._timers = [timer for timer in self._timers if timer.callback is not None]
-        if not self._timers or self._held_since is not None:
-            return 0 if self._soon else -1
+        if self._held_since is None and self._timers:
+            first = min(timer.due for timer in self._timers)
+            if first < self._alarm and self._serve_due(first):
+                return 0
+        return 0 if self._soon else -1
+
+    def _serve_due(self, first: float) -> bool:
+        """No alarm is set for the timer that is due ``first``: set one, or serve it with all that are due."""
         now = self._now or time.monotonic()  # that of a callback of this round: none of them blocks
-        due = sorted((timer for timer in self._timers if timer.due <= now), key=lambda timer: timer.due)
-        for timer in due:
-            self._timers.remove(timer)
+        if first > now:
+            self._alarm = first
+            signal.setitimer(signal.ITIMER_REAL, first - now + TICK)
+            return False
+        for timer in sorted(self._timers, key=lambda timer: timer.due):
             callback = timer.callback
-            if callback is not None:
+            if timer.due <= now and callback is not None:
+                self._timers.remove(timer)
                 self._guarded(callback)
-        if due or self._soon:
-            return 0
-        return min(timer.due for timer in self._timers) - now
+        return True
 
     def _guarded(self, callback: Callback) -> bool:
         try:
@@ -187,10 +209,13 @@ class Loop:
 
     def _woken(self) -> None:
         try:
-            os.read(self._wake_read, 4096)
+            signals = os.read(self._wake_read, MAX_SIGNALS)
         except BlockingIOError:
             return
-        self.on_child()
+        if signal.SIGALRM in signals or len(signals) == MAX_SIGNALS:  # where there are too many, some are lost
+            self._alarm = NEVER
+        if signal.SIGCHLD in signals:
+            self.on_child()
 
     def hear_children(self, on: bool) -> None:
         """Off: deaths cost nothing, not even a signal, and nobody calls ``on_child`` until it is on again."""
@@ -201,7 +226,9 @@ class Loop:
     def abandon(self) -> None:
         """In a forked child: give up the loop's hold on the process's signals; descriptors are closed by the caller."""
         signal.set_wakeup_fd(-1)
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
 
 def _ignore_signal(number: int, frame: object) -> None:

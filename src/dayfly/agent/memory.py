@@ -83,6 +83,11 @@ class Guard:
         self._floor: dict[int, int] = {}  # what they may have mapped in any case
         self._untouched: dict[int, int] = {}  # bytes that they had mapped and not used, when much was left
 
+    @property
+    def awake(self) -> bool:
+        """Whether it looks by itself, so that to ``wake`` it does nothing."""
+        return self._timer is not None
+
     def wake(self) -> None:
         """Something runs, or is about to."""
         if self._timer is None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import concurrent.futures
 import contextvars
 import os
 import threading
@@ -35,20 +34,28 @@ CLOSE_SECONDS = 10.0
 
 
 class _Call(Generic[T]):
-    """One piece of work that crosses to the loop."""
+    """One piece of work that crosses to the loop, and what came of it.
+
+    Law: it is settled once, by the loop, and that is the last that is done there for it: whoever waits is woken by a bare lock,
+    and has nothing else to wait for.
+    """
 
     def __init__(self, make: Callable[[], Awaitable[T]]) -> None:
-        self.outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
         self._make = make
         self._task: asyncio.Task[None] | None = None
         self._given_up = False
+        self._waiting = threading.Lock()  # free once it is settled
+        self._waiting.acquire()
+        self._value: T
+        self._error: BaseException | None = None
+        self.over = False
 
-    def start(self) -> None:  # on the loop, like all but the constructor
+    def start(self) -> None:  # on the loop, like all below but ``wait`` and ``result``
         if self._given_up:
-            self.outcome.set_exception(SandboxEnded("stopped", "interrupted before it began"))
+            self._settle(SandboxEnded("stopped", "interrupted before it began"))
             return
         self._task = asyncio.ensure_future(self._work())
-        self._task.add_done_callback(self._over)
+        self._task.add_done_callback(self._never_began)
 
     def give_up(self) -> None:
         self._given_up = True
@@ -56,38 +63,48 @@ class _Call(Generic[T]):
             self._task.cancel()
 
     async def _work(self) -> None:
-        """It tells the outcome itself: whoever watches its end does so a turn of the loop later, 40 us. By then nothing here
-        holds what the caller may want to be rid of."""
+        """By the time that it is settled nothing here holds what the caller may want to be rid of."""
+        assert self._task is not None
+        self._task.remove_done_callback(self._never_began)
         work: Awaitable[T] | None = None
         try:
             work = self._make()
             del self._make
-            value = await work
-        except asyncio.CancelledError:
+            self._value = await work
+        except BaseException as error:
+            del work
+            task, self._task = self._task, None
+            if isinstance(error, Exception):  # it belongs to whoever waits
+                self._settle(error)
+                return
+            if isinstance(error, asyncio.CancelledError):
+                self._settle(SandboxEnded("stopped", "dayfly was shut down"))
+            else:  # it is the loop's too (see ``_run_until_stopped``)
+                task.add_done_callback(asyncio.Task.exception)  # seen
+                self._settle(error)
             raise
-        except Exception as error:  # noqa: BLE001  # it belongs to whoever waits
-            del work
-            self.outcome.set_exception(error)
-        else:
-            del work
-            self.outcome.set_result(value)
-
-    def _over(self, task: asyncio.Task[None]) -> None:
-        """It was cancelled, perhaps before it began, or ended by what also ends the loop (see ``_run_until_stopped``)."""
+        del work
         self._task = None
-        if task.cancelled():
-            self.outcome.set_exception(SandboxEnded("stopped", "dayfly was shut down"))
-        elif (error := task.exception()) is not None:
-            self.outcome.set_exception(error)
+        self._settle(None)
 
+    def _never_began(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        self._settle(SandboxEnded("stopped", "dayfly was shut down"))
 
-def _wait(outcome: concurrent.futures.Future[T]) -> T:
-    while True:
-        try:
-            return outcome.result(NOTICE_SECONDS)
-        except TimeoutError:
-            if outcome.done():  # it is the work's own, or came at the same moment
-                return outcome.result()
+    def _settle(self, error: BaseException | None) -> None:
+        self._error = error
+        self.over = True
+        self._waiting.release()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it is over, at the latest after so long. By one thread, and once that it is."""
+        return self.over or self._waiting.acquire(timeout=seconds)
+
+    def result(self) -> T:
+        """What came of it, once it is over."""
+        if self._error is not None:
+            raise self._error
+        return self._value
 
 
 class Bridge:
@@ -123,9 +140,11 @@ class Bridge:
         call = _Call(make)
         try:
             self._post(call.start)
-            return _wait(call.outcome)
+            while not call.wait(NOTICE_SECONDS):
+                pass
+            return call.result()
         except BaseException:  # an interrupt while waiting; the work's own exception is over and just goes on
-            if not call.outcome.done():
+            if not call.over:
                 self._stop(call)
             raise
         finally:
@@ -140,7 +159,7 @@ class Bridge:
     def _stop(self, call: _Call[T]) -> None:
         with suppress(SandboxEnded):
             self._post(call.give_up)
-            concurrent.futures.wait([call.outcome], timeout=CANCEL_SECONDS)
+            call.wait(CANCEL_SECONDS)
 
     def post(self, make: Callable[[], Awaitable[object]]) -> None:
         """Start work and wait for nothing: for finalizers, which may run on any thread."""

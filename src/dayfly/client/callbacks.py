@@ -23,7 +23,9 @@ class _Callbacks:
     def __init__(self, worker: Worker, callbacks: dict[str, Callable[[Any], object] | None]) -> None:
         self._worker = worker
         for name, callback in callbacks.items():
-            if callback is not None and not callable(callback):
+            if callback is None:
+                continue
+            if not callable(callback):
                 raise InputError(f"{name} must be callable, not {type(callback).__name__}")
             if inspect.iscoroutinefunction(callback) and bridge_here() is not None:
                 raise InputError(f"{name} is a coroutine function", remedy="a Sandbox calls plain functions only")

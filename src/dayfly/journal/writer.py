@@ -57,12 +57,12 @@ MAX_CONTENT = 1024 * 1024
 
 @dataclass
 class _Order:
-    """Something to be written. ``done`` gets the entry when it is on the disk."""
+    """Something to be written; ``facts`` are its JSON, made by whoever brings it. ``done`` gets the entry when it is on the disk."""
 
     chain: str
     tenant: str
     kind: str
-    facts: dict[str, Any]
+    facts: str
     contents: list[Content]
     done: Future[Entry] = field(default_factory=Future)
 
@@ -118,11 +118,11 @@ class Journal:
                 one.name: {"sha256": content_digest(one.salt, one.data), "size": len((contents or {})[one.name])}
                 for one in kept
             }
-        dump_facts(whole)
+        written = dump_facts(whole)
         for what, text in (("chain", chain), ("kind", kind), ("tenant", tenant)):
             if text or what != "tenant":  # what is the server's own has none
                 checked_name(f"the {what} of a journal entry", text)
-        order = _Order(chain, tenant, kind, whole, kept)
+        order = _Order(chain, tenant, kind, written, kept)
         self._put(order)
         return order.done
 
@@ -256,7 +256,7 @@ class Journal:
         entries = []
         for order in batch:
             if self._head(order.chain).number == 0 and order.chain != SERVER:
-                self._insert(_Order(SERVER, order.tenant, BEGUN, {"chain": order.chain}, []))
+                self._insert(_Order(SERVER, order.tenant, BEGUN, dump_facts({"chain": order.chain}), []))
                 touched.add(SERVER)
             entries.append(self._insert(order))
             touched.add(order.chain)
@@ -266,9 +266,7 @@ class Journal:
 
     def _insert(self, order: _Order) -> Entry:
         last = self._head(order.chain)
-        entry = Entry(
-            order.chain, last.number + 1, self._now(), order.tenant, order.kind, dump_facts(order.facts), last.hash
-        )
+        entry = Entry(order.chain, last.number + 1, self._now(), order.tenant, order.kind, order.facts, last.hash)
         cursor = self._connection.execute(
             "INSERT INTO entries (chain, number, at, tenant, kind, facts, previous, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (entry.chain, entry.number, entry.at, entry.tenant, entry.kind, entry.facts, entry.previous, entry.hash),
@@ -301,7 +299,7 @@ class Journal:
     def _erase(self, tenant: str) -> int:
         query = "DELETE FROM contents WHERE entry IN (SELECT id FROM entries WHERE tenant = ?)"
         count = self._connection.execute(query, (tenant,)).rowcount
-        self._insert_all([_Order(SERVER, tenant, "contents.erased", {"count": count}, [])])
+        self._insert_all([_Order(SERVER, tenant, "contents.erased", dump_facts({"count": count}), [])])
         return count
 
     def _retire(self, before: int) -> int:
@@ -320,7 +318,7 @@ class Journal:
             which = "FROM entries WHERE chain = ? AND number <= ?"
             self._connection.execute(f"DELETE FROM contents WHERE entry IN (SELECT id {which})", (chain, number))  # noqa: S608
             count += self._connection.execute(f"DELETE {which}", (chain, number)).rowcount
-        self._insert_all([_Order(SERVER, "", "entries.retired", {"count": count, "before": before}, [])])
+        self._insert_all([_Order(SERVER, "", "entries.retired", dump_facts({"count": count, "before": before}), [])])
         return count
 
 

@@ -23,6 +23,7 @@ MAX_VALUES = 1 << 18
 """JSON values in all results of one run: three bytes of text can be an object of 90, and this caps them at some 24 MB."""
 
 _LENGTH = 4
+_Decoder = codecs.getincrementaldecoder("utf-8")
 
 
 class Budget:
@@ -43,7 +44,7 @@ class TextReader:
     """UTF-8 with replacement, safe at any cut."""
 
     def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._decoder = _Decoder("replace")
         self._parts: list[str] = []
 
     def feed(self, data: bytes, *, final: bool = False) -> str:

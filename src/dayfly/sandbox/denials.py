@@ -34,6 +34,8 @@ class Denials:
     def since(self, mark: int) -> tuple[Denial, ...]:
         """Those that came after ``mark``, in order, equal ones counted together. Of runs that overlap each gets them all: who
         of them it was, nobody can tell."""
+        if mark == self._count:
+            return ()
         recent = list(self._kept)[max(0, len(self._kept) - (self._count - mark)) :]
         found: dict[Denial, int] = {}
         for denial in recent:

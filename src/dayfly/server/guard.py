@@ -8,6 +8,7 @@ Host header must be a name of loopback, and a request that says it comes from a 
 from __future__ import annotations
 
 import re
+from asyncio import get_running_loop
 from time import perf_counter
 from urllib.parse import urlsplit
 
@@ -80,7 +81,8 @@ class Guard:
             await error_answer(error)(scope, receive, watched)
         else:
             await self._guarded(scope, receive if _is_upload(scope) else _limited(receive), watched)
-        log_request(scope, watched.status, perf_counter() - begun)
+        # The answer leaves with the next turn of the loop, and this comes after that: it wakes who writes the log.
+        get_running_loop().call_soon(log_request, scope, watched.status, perf_counter() - begun)
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:

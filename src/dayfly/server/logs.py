@@ -49,6 +49,12 @@ class _Ahead(QueueHandler):
     queue: queue.Queue[logging.LogRecord]
     dropped = 0
 
+    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        """The line is made here. No other handler has the record, so it need not be a copy."""
+        record.msg = self.format(record)
+        record.args = record.exc_info = record.exc_text = record.stack_info = None
+        return record
+
     def enqueue(self, record: logging.LogRecord) -> None:
         if self.dropped:
             record.msg = f'{record.msg[:-1]}, "lines_dropped": {self.dropped}}}'
@@ -117,4 +123,5 @@ def log_request(scope: MutableMapping[str, Any], status: int, seconds: float) ->
         "tenant": caller.tenant if caller else None,
         "key": caller.key if caller else None,
     }
-    log.info("request", extra={"facts": facts})
+    if log.isEnabledFor(logging.INFO):  # by hand: nobody asks from which line of the program it comes
+        log.handle(log.makeRecord(log.name, logging.INFO, "", 0, "request", (), None, extra={"facts": facts}))

@@ -148,7 +148,7 @@ class Context(Owner):
     def _show(self, execution: Execution, display: dict[str, object]) -> None:
         assert self.kernel is not None
         for pipe in self.kernel.pipes:  # what was printed before comes before, as far as there is room
-            if pipe.fd >= 0 and pipe.left and execution.room():
+            if pipe.fd >= 0 and pipe.left and not pipe.empty and execution.room():
                 pipe.read()
         execution.show(display)
 

@@ -6,7 +6,7 @@ import _socket
 import os
 import time
 
-from dayfly.agent.kernels.pipe import Pipe
+from dayfly.agent.kernels.pipe import Glance, Pipe, mark
 from dayfly.agent.kernels.records import BadRecord
 from dayfly.agent.lent import Told
 from dayfly.agent.streams import pipe, waiting_bytes
@@ -65,6 +65,7 @@ class Kernel:
         self.environment = supervisor.environment
         self._told = Told(supervisor.lent, self.environment)
         self.pipes: list[Pipe] = []
+        self._glance = Glance(supervisor.null)
         self._supervisor = supervisor
         self._loop = supervisor.loop
         self._tag = tag
@@ -99,6 +100,8 @@ class Kernel:
         try:
             ends += (end.detach() for end in _socket.socketpair())
             ends += (*pipe(), *pipe())
+            for end in ends[3::2]:
+                mark(end)
             self._child = self._launch(ends[1], ends[3], ends[5])
         except OSError as error:
             _close(ends)
@@ -197,7 +200,7 @@ class Kernel:
         except OSError:
             data = b""
         if data:
-            self._pipes_may_hold_more()
+            self._glance.at(self.pipes)
             self._codec.feed(data)
             self._deliver()
         else:  # it is dying, as a rule: then its exit says more
@@ -267,12 +270,9 @@ class Kernel:
         self._close_control()
         self.kill()
 
-    def _pipes_may_hold_more(self) -> None:
+    def _exited(self, status: int) -> None:
         for one in self.pipes:
             one.empty = False
-
-    def _exited(self, status: int) -> None:
-        self._pipes_may_hold_more()
         self._paused = False
         self.guarded(self._hear_last_words)()
         self.owner.on_exit(self, status)

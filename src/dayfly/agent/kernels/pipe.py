@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import select
 import time
 
 from dayfly.agent.streams import UNLIMITED, waiting_bytes
@@ -25,6 +27,48 @@ REST_SECONDS = 0.002
 """For small writes to gather, and what a flood may be late. A full pipe then still passes 128 MB/s."""
 
 
+MARK = os.O_NOATIME
+"""A flag of the pipes that kernels print to: it means nothing for a pipe, and nothing else that is put in the place of one has
+it. So one system call tells a kernel that a descriptor is its pipe still, and blocks."""
+
+
+class Glance:
+    """Which of a kernel's pipes hold something, in one system call. It never waits: ``null``, an open /dev/null, is always ready.
+    (Asked not to wait, Python reads the clock first.)"""
+
+    __slots__ = ("_fds", "_null", "_poll")
+
+    def __init__(self, null: int) -> None:
+        self._null = null
+        self._fds: list[int] = []
+        self._poll = select.poll()
+
+    def at(self, pipes: list[Pipe]) -> None:
+        """Note in each whether it is empty."""
+        fds = [one.fd for one in pipes]
+        if fds != self._fds:
+            self._watch(fds)
+        found = {fd for fd, _ in self._poll.poll()}
+        for one in pipes:
+            one.empty = one.fd not in found
+
+    def _watch(self, fds: list[int]) -> None:
+        """Those that are closed have no number any more."""
+        self._fds = fds
+        self._poll = select.poll()
+        for fd in (self._null, *fds):
+            if fd >= 0:
+                self._poll.register(fd, select.POLLIN)
+
+
+def mark(fd: int) -> None:
+    """By the agent, who has made the pipe: nobody else may. Where it is refused, ``Streams`` ask more every time."""
+    try:
+        fcntl.fcntl(fd, fcntl.F_SETFL, os.O_WRONLY | MARK)
+    except OSError:
+        return
+
+
 class Pipe:
     """One of the kernel's outputs. Other processes hold its writing end too, so that its end says nothing."""
 
@@ -44,7 +88,7 @@ class Pipe:
 
     def __init__(self, kernel: Kernel, loop: Loop, fd: int, stream: int) -> None:
         self.fd = fd
-        self.empty = False  # found so since the kernel said the last thing
+        self.empty = False  # of all that was printed before the kernel said the last thing
         self.left = UNLIMITED  # bytes to read before it counts as settled
         self._loop = loop
         self._stream = stream

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import _thread
+import fcntl
 import io
 import os
 import sys
 import time
+
+from dayfly.agent.kernels.pipe import MARK
 
 BUFFER = 64 * 1024
 """Bytes: what a pipe takes at once. A bigger write goes through in one piece."""
@@ -95,6 +98,7 @@ class Streams:
     def __init__(self) -> None:
         self._saved = {fd: _keep(fd) for fd in (1, 2)}
         self._identity = {fd: _identity(fd) for fd in (1, 2)}
+        self._healthy = os.O_WRONLY | MARK
         self._make()
         os.register_at_fork(before=self.flush, after_in_child=self._begin)
 
@@ -110,10 +114,8 @@ class Streams:
     def restore(self) -> None:
         """Before a run: whatever the last one closed, replaced or redirected is as it was."""
         for fd in (1, 2):
-            if _identity(fd) != self._identity[fd]:
-                os.dup2(self._saved[fd], fd)
-            if not os.get_blocking(fd):
-                os.set_blocking(fd, True)
+            if _flags(fd) != self._healthy:
+                self._put_right(fd)
         if not (_usable(self.stdout) and _usable(self.stderr) and _usable(self.stdin)):
             self._make()
         self._begin()
@@ -121,6 +123,12 @@ class Streams:
             stdin=self.stdin, __stdin__=self.stdin, stdout=self.stdout, __stdout__=self.stdout,
             stderr=self.stderr, __stderr__=self.stderr,
         )  # fmt: skip
+
+    def _put_right(self, fd: int) -> None:
+        if _identity(fd) != self._identity[fd]:
+            os.dup2(self._saved[fd], fd)
+        if not os.get_blocking(fd):
+            os.set_blocking(fd, True)
 
     def flush(self) -> None:
         """After a run: everything that it printed is on its way, also through streams of its own."""
@@ -149,9 +157,14 @@ def _usable(stream: io.TextIOWrapper) -> bool:
 
 def _keep(fd: int) -> int:
     """A copy where user code does not find it by accident: shells and servers use low numbers."""
-    import fcntl
-
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 200)
+
+
+def _flags(fd: int) -> int:
+    try:
+        return fcntl.fcntl(fd, fcntl.F_GETFL)
+    except OSError:
+        return -1
 
 
 def _identity(fd: int) -> tuple[int, int]:
