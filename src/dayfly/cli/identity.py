@@ -31,7 +31,7 @@ def print_aws_policy(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A policy as a TOML file.")],
     credentials: Annotated[str | None, typer.Option(help="Only the rules that use this secret.")] = None,
 ) -> int:
-    """Print the IAM policy (JSON) that allows what the rules for objects allow, and nothing else."""
+    """Print the IAM policy (JSON) that allows what the rules for objects, inputs and outputs need, and nothing else."""
     say(json.dumps(aws_policy(_chosen(file, credentials)), indent=2))
     return 0
 
@@ -39,8 +39,7 @@ def print_aws_policy(
 def _chosen(file: Path, credentials: str | None) -> list[Objects]:
     """Raises ``InputError``."""
     policy = policy_of(file, image=None, timeout=None, memory=None, cpus=None)
-    rules = () if isinstance(policy.network, str) else policy.network
-    ones = [rule.objects for rule in rules if isinstance(rule, ObjectsRule)]
+    ones = [rule.objects for _, rule in policy.destinations if isinstance(rule, ObjectsRule)]
     names = sorted({one.credentials for one in ones})
     if credentials is None and len(names) > 1:
         remedy = f"choose one with --credentials: {', '.join(names)}"
