@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ from dayfly.errors import InputError, SandboxFileError, StoreFailed
 from dayfly.limits import size_text
 from dayfly.manager.copied import Tale
 from dayfly.manager.courier import AT_ONCE, admitted, all_of
+from dayfly.manager.handful import LARGEST, Handful
 from dayfly.manager.outlet import Outlet
 from dayfly.manager.recorded import RecordedLife
 from dayfly.network import Input
@@ -61,7 +63,7 @@ async def _bring(life: RecordedLife, outlet: Outlet, index: int, one: Input, loa
         async with BucketClient(one, dial) as client:
             listed = await _listed(client, place, load)
         files = _files(listed, one, place, load)
-        await life.make_directory(one.directory)
+        await _make_directory(life, one.directory, one.prefix)
         work = iter(files)
         await all_of([_carry(life, one, dial, work) for _ in range(min(AT_ONCE, len(files)))])
     tale = Tale(one)
@@ -128,16 +130,40 @@ def _check_size(place: str, size: int, name: str, most: int | None) -> None:
 
 
 async def _carry(life: RecordedLife, one: Input, dial: Dial, work: Iterator[_File]) -> None:
-    """One after another, as long as there are any."""
+    """One after another, as long as there are any; small ones are handed in together."""
+    small = Handful()
     async with BucketClient(one, dial) as client:
         for key, path, size in work:
-            where = f"{one.directory}/{path}"
-            try:
-                if path.endswith("/"):
-                    await life.make_directory(where.removesuffix("/"))
-                    continue
-                async with client.object(key, size) as content:
-                    await life.write_file(where, content, how="create")
-            except SandboxFileError as error:
-                message = f"the input {shown(key)} cannot be written inside: {error.message}"
-                raise InputError(message, remedy="choose another directory (to), or raise limits.disk") from error
+            if path.endswith("/"):
+                await _make_directory(life, f"{one.directory}/{path}".removesuffix("/"), key)
+                continue
+            async with client.object(key, size) as content:
+                if size <= LARGEST:
+                    small.add(path, b"".join([piece async for piece in content]))
+                else:
+                    with _telling(key):
+                        await life.write_file(f"{one.directory}/{path}", content)
+            if small.full:
+                await _unpack(life, one, small)
+    if small:
+        await _unpack(life, one, small)
+
+
+async def _unpack(life: RecordedLife, one: Input, small: Handful) -> None:
+    with _telling(one.prefix):
+        await life.unpack_tree(one.directory, small.taken())
+
+
+async def _make_directory(life: RecordedLife, where: str, key: str) -> None:
+    with _telling(key):
+        await life.make_directory(where)
+
+
+@contextmanager
+def _telling(key: str) -> Iterator[None]:
+    """Which input it was, or that it was below a prefix, that cannot be inside."""
+    try:
+        yield
+    except SandboxFileError as error:
+        message = f"the input {shown(key)} cannot be written inside: {error.message}"
+        raise InputError(message, remedy="choose another directory (to), or raise limits.disk") from error
