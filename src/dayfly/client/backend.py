@@ -185,8 +185,8 @@ class Opener(Protocol):
         """What it may reach from now on: its backend's ``policy`` says so."""
         ...
 
-    async def save_outputs(self, sandbox: str) -> SavedOutputs:
-        """What its policy's ``outputs`` name, now."""
+    async def save_outputs(self, sandbox: str, *, last: bool = False) -> SavedOutputs:
+        """What its policy's ``outputs`` name, now; ``last``: and not again at its end."""
         ...
 
     async def resume(self, sandbox: str) -> Backend: ...

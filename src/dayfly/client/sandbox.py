@@ -268,16 +268,16 @@ class AsyncSandbox:
         if isinstance(backend, Elsewhere):
             await backend.refresh()
 
-    async def save_outputs(self) -> SavedOutputs:
+    async def save_outputs(self, *, last: bool = False) -> SavedOutputs:
         """Save what the policy's ``outputs`` name, now: the files below their directories become objects. It goes on, and saves
-        them again when it ends.
+        them again when it ends, unless this was the ``last`` time.
 
         Raises ``StoreFailed`` where the store fails, ``PolicyError`` where there are no outputs, ``SandboxEnded`` or ``HostError``.
         """
         backend = self._open()
         if backend.end_reason is not None:
             raise SandboxEnded(backend.end_reason.value)
-        return await self._made_by().save_outputs(backend.id)
+        return await self._made_by().save_outputs(backend.id, last=last)
 
     async def pause(self, seconds: float = LONGEST_PAUSE) -> None:
         """Stop it with its memory, which is kept encrypted on disk: until ``resume`` every call raises ``SandboxEnded`` with

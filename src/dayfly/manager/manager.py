@@ -205,12 +205,12 @@ class Manager:
         life = self._life(sandbox)
         await whole(life.set_network(() if rules == "none" else rules, self._outlet.way(life.owner)))
 
-    async def save_outputs(self, sandbox: str) -> SavedOutputs:
+    async def save_outputs(self, sandbox: str, *, last: bool = False) -> SavedOutputs:
         """What its policy's ``outputs`` name, now; see ``Saving.on_demand``. Raises ``NoSuchSandbox``, and ``PolicyError`` where there are none."""
         saving = self._savings.get(self._life(sandbox))
         if saving is None:
             raise PolicyError("the policy of this sandbox has no outputs", remedy=_NO_OUTPUTS)
-        return await saving.on_demand()
+        return await saving.on_demand(last=last)
 
     async def discard(self, sandbox: str) -> None:
         """See ``Pauses.discard``."""

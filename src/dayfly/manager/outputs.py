@@ -48,12 +48,14 @@ class Saving:
         self._outlet = outlet
         self._turn = asyncio.Lock()
 
-    async def on_demand(self) -> SavedOutputs:
-        """Raises ``StoreFailed`` where the store fails or it takes too long, ``PolicyError``, ``HostError``, ``SandboxEnded``. What was
+    async def on_demand(self, *, last: bool = False) -> SavedOutputs:
+        """``last``: when this is done, they are not saved again at the sandbox's end. Raises ``StoreFailed`` where the store fails or it takes too long, ``PolicyError``, ``HostError``, ``SandboxEnded``. What was
         put before that is there."""
         one = _Save(self._life, self._outlet)
         async with self._turn:
             await one.run(OUTPUT_SECONDS)
+        if last:
+            self._life.last_act = None
         return one.result
 
     async def at_last(self) -> None:

@@ -267,11 +267,11 @@ class Tenants:
         registration.require_live()  # nobody's end waits for this: the agent has to answer
         await self._manager.set_network(registration.life.id, rules)
 
-    async def save_outputs(self, registration: Registration) -> SavedOutputs:
+    async def save_outputs(self, registration: Registration, *, last: bool = False) -> SavedOutputs:
         """See ``Manager.save_outputs``. Raises ``SandboxEnded`` and ``JournalUnwritable`` besides."""
         registration.require_live()
         self._ledger.check()
-        return await self._manager.save_outputs(registration.life.id)
+        return await self._manager.save_outputs(registration.life.id, last=last)
 
     async def end(self, registration: Registration, reason: EndReason = EndReason.STOPPED, detail: str = "") -> None:
         """When this returns nothing of it is left, on the disk either. Idempotent. Raises ``HostError``."""

@@ -21,6 +21,7 @@ from dayfly.server.bodies import (
     ForkBody,
     NetworkBody,
     OpeningBody,
+    OutputsBody,
     PauseBody,
     QuarantineBody,
     TokenBody,
@@ -168,9 +169,10 @@ async def network(registration: Owned, body: NetworkBody, services: HasServices)
 
 
 @routes.post("/sandboxes/{sandbox}/outputs", response_model=SavedOutputs)
-async def outputs(registration: Owned, services: HasServices) -> Answer:
+async def outputs(registration: Owned, services: HasServices, body: OutputsBody | None = None) -> Answer:
     """Save what its policy's outputs name, now: the files below their directories become objects. It goes on."""
-    return Answer(await services.tenants.save_outputs(ensure_live(registration)))
+    last = (body or OutputsBody()).last
+    return Answer(await services.tenants.save_outputs(ensure_live(registration), last=last))
 
 
 @routes.post("/sandboxes/{sandbox}/token", response_model=TokenMade)

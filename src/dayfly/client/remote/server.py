@@ -75,8 +75,8 @@ class Server:
         told = rules if isinstance(rules, str) else [rule.model_dump(mode="json") for rule in rules]
         await self._http.ask("PUT", f"/v1/sandboxes/{sandbox}/network", body={"network": told})
 
-    async def save_outputs(self, sandbox: str) -> SavedOutputs:
-        return read_saved(await self._http.ask("POST", f"/v1/sandboxes/{sandbox}/outputs"))
+    async def save_outputs(self, sandbox: str, *, last: bool = False) -> SavedOutputs:
+        return read_saved(await self._http.ask("POST", f"/v1/sandboxes/{sandbox}/outputs", body={"last": last}))
 
     async def resume(self, sandbox: str) -> RemoteSandbox:
         resumed = await self._asked("POST", f"/v1/sandboxes/{sandbox}/resume")
