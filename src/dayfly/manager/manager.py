@@ -8,17 +8,15 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
 from dayfly.boundaries.base import Boundary
 from dayfly.errors import HostError, InputError, NoSuchSandbox, PolicyError, SandboxEnded, SnapshotMismatch
 from dayfly.limits import LONGEST_PAUSE
 from dayfly.manager.admission import Admission, Share
-from dayfly.manager.inputs import bring
 from dayfly.manager.leased import clear_abandoned
 from dayfly.manager.outlet import Outlet
-from dayfly.manager.outputs import Saving
 from dayfly.manager.paused import NOBODY, Owner, Paused, Records
 from dayfly.manager.pauses import Pauses, whole
 from dayfly.manager.recorded import RecordedLife
@@ -31,6 +29,9 @@ from dayfly.policy import Policy
 from dayfly.sandbox import Suspended
 from dayfly.saved import SavedOutputs
 from dayfly.spec import EndReason, Image, Mount, SandboxSpec
+
+if TYPE_CHECKING:
+    from dayfly.manager.outputs import Saving
 
 __all__ = ["ImageLease", "ImageSource", "Manager", "embedded"]
 
@@ -111,7 +112,10 @@ class Manager:
         variables = _environment(env)
         life = await self._claim(policy, variables, tenant) or await self._open_cold(policy, variables, tenant)
         life.owner = Owner(tenant, conversation)
-        await self._or_ended(life, bring(life, self._outlet))
+        if policy.inputs:
+            from dayfly.manager.inputs import bring  # lazily: most sandboxes copy nothing
+
+            await self._or_ended(life, bring(life, self._outlet))
         return await self._connected(life, policy, life.owner)
 
     async def _claim(self, policy: Policy, env: dict[str, str], tenant: str) -> RecordedLife | None:
@@ -129,6 +133,8 @@ class Manager:
         if policy.network != "none":
             await self._or_ended(life, life.set_network(policy.network, self._outlet.way(owner)))
         if policy.outputs:
+            from dayfly.manager.outputs import Saving  # lazily, as above
+
             saving = self._savings[life] = Saving(life, self._outlet)
             life.last_act = saving.at_last
         return life
