@@ -142,7 +142,7 @@ async def test_a_large_file_that_shrinks_is_no_object() -> None:
 async def test_sizes_that_an_agent_makes_up_move_no_more_than_there_may_be() -> None:
     files = {"a": (1 << 60, [b"x"]), "b": (3000, [bytes(3000)]), "c": (3000, [bytes(3000)]), "d": (1000, [bytes(1000)])}
     store = Store()
-    saved = await saving(Inside(files, max_bytes="4KiB"), store).on_demand()
+    saved = await saving(Inside(files, max_bytes="6KiB"), store).on_demand()
     assert saved.keys == ("out/b", "out/d")
     assert [one.path for one in saved.left_out] == ["outputs/a", "outputs/c"]
 

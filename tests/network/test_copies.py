@@ -173,6 +173,17 @@ async def test_more_than_may_be_moved_is_left_out(lodge: House, store: Store, in
         await made.files.remove("outputs", recursive=True)
 
 
+async def test_a_cap_of_bytes_is_for_the_sandboxs_life(lodge: House, store: Store) -> None:
+    made = await sandbox(lodge, outputs=[place(store, "results/cap2/", max_bytes="64KiB")]).open()
+    await made.files.write("outputs/a", b"x" * 40_000)
+    assert (await made.save_outputs()).keys == ("results/cap2/a",)
+    for _ in range(2):
+        with pytest.raises(StoreFailed, match="max_bytes"):
+            await made.save_outputs()
+    with pytest.raises(StoreFailed, match="max_bytes"):
+        await made.close()
+
+
 async def test_inputs_that_cannot_be_leave_no_sandbox(lodge: House, store: Store, internet: Internet) -> None:
     put(store, internet.within, {"much/a": b"x" * 5000})
     refused: dict[str, tuple[dict[str, Any], type[Exception], str]] = {

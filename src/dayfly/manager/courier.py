@@ -27,6 +27,27 @@ AT_ONCE = 8
 _PORT = 80
 
 
+class _Way:
+    """A tunnel. One that was cut by its rule, such as by its ``max_bytes``, says so."""
+
+    def __init__(self, tunnel: Tunnel) -> None:
+        self._tunnel = tunnel
+
+    async def read(self, limit: int) -> bytes:
+        try:
+            return await self._tunnel.read(limit)
+        except ConnectionError:
+            if (denied := self._tunnel.denied) is not None:
+                raise StoreFailed(denied.reason, remedy=denied.remedy) from None
+            raise
+
+    async def write(self, data: bytes) -> None:
+        await self._tunnel.write(data)
+
+    def close(self) -> None:
+        self._tunnel.close()
+
+
 @asynccontextmanager
 async def admitted(
     outlet: Outlet, guest: str, rule: ObjectsRule, owner: Owner, told: Callable[[Closed | Requested], None]
@@ -34,9 +55,9 @@ async def admitted(
     """``guest``: under which name the gateway knows it, and counts its bytes. Raises ``PolicyError`` and ``HostError``."""
     await outlet.admit(guest, (rule,), told, owner)
 
-    async def dial() -> Tunnel:
+    async def dial() -> _Way:
         try:
-            return await outlet.connect(guest, OBJECTS_HOST, _PORT)
+            return _Way(await outlet.connect(guest, OBJECTS_HOST, _PORT))
         except (EgressDenied, EgressUnreachable) as error:
             raise StoreFailed(f"the gateway leads to no object store: {error.message}", remedy=error.remedy) from error
 

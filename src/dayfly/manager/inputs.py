@@ -97,8 +97,8 @@ def _files(listed: Sequence[Listed], one: Input, place: str, load: _Load) -> Seq
     for row in listed:
         try:
             path = file_below(one.prefix, row.key)
-            if path.endswith("/") and row.size:
-                raise BadName("ends with a slash, as a directory does, and has a content")
+            if (not path or path.endswith("/")) and row.size:
+                raise BadName("is a directory's name, and has a content")
         except BadName as error:
             raise _unfit(place, row.key, str(error)) from None
         if path:

@@ -16,7 +16,7 @@ from typing import Any
 from dayfly.bucket.client import BucketClient, Dial
 from dayfly.bucket.names import BadName, key_for
 from dayfly.errors import DayflyError, SandboxFileError, StoreFailed
-from dayfly.limits import GIB, MIB, size_text
+from dayfly.limits import GIB, KIB, MIB, size_text
 from dayfly.manager.copied import Tale, printable
 from dayfly.manager.courier import AT_ONCE, admitted, all_of
 from dayfly.manager.offered import Found, Offered
@@ -36,6 +36,9 @@ LAST_SECONDS = 30.0
 LARGEST_PUT = 5 * GIB
 """Of one object that is put at once, as Amazon's S3 has it."""
 
+HEADS = 1 * KIB
+"""Bytes of a request and its answer beside the content, which are counted for ``max_bytes`` too."""
+
 IN_MEMORY = 1 * MIB
 """A file up to this is read whole before it is put, so that the store can check it; ``AT_ONCE`` of them are held."""
 
@@ -49,8 +52,8 @@ class Saving:
         self._turn = asyncio.Lock()
 
     async def on_demand(self, *, last: bool = False) -> SavedOutputs:
-        """``last``: when this is done, they are not saved again at the sandbox's end. Raises ``StoreFailed`` where the store fails or it takes too long, ``PolicyError``, ``HostError``, ``SandboxEnded``. What was
-        put before that is there."""
+        """``last``: when this is done, they are not saved again at the sandbox's end. Raises ``StoreFailed`` where the store fails or it
+        takes too long, ``PolicyError``, ``HostError``, ``SandboxEnded``. What was put before that is there."""
         one = _Save(self._life, self._outlet)
         async with self._turn:
             await one.run(OUTPUT_SECONDS)
@@ -74,13 +77,23 @@ class Saving:
 
 @dataclass
 class _Batch:
-    """One output's files that are on their way; ``room``: bytes that it may still have."""
+    """One output's files that are on their way. ``room``: bytes that may still be saved; ``left``: of its ``max_bytes``."""
 
     one: Output
     dial: Dial
     work: Iterator[Found]
     tale: Tale
     room: int
+    left: int | None
+
+    def take(self, size: int) -> None:
+        """Raises ``BadName``."""
+        most = min(LARGEST_PUT, self.room, LARGEST_PUT if self.left is None else self.left - HEADS)
+        if size > most:
+            raise BadName(f"is larger than the {size_text(max(0, most))} that may still be saved")
+        self.room -= size
+        if self.left is not None:
+            self.left -= size + HEADS
 
 
 class _Save:
@@ -137,9 +150,7 @@ class _Save:
                 guest = f"{self._life.id}/outputs/{index}"
                 async with admitted(self._outlet, guest, one.rule, self._life.owner, self._life.copying) as dial:
                     most = self._life.policy.limits.disk - self._size
-                    batch = _Batch(
-                        one, dial, iter(found), tale, most if one.max_bytes is None else min(most, one.max_bytes)
-                    )
+                    batch = _Batch(one, dial, iter(found), tale, most, one.max_bytes)
                     await all_of([self._carry(batch) for _ in range(min(AT_ONCE, len(found)))])
         finally:
             self._rows.append(tale.facts)
@@ -186,10 +197,7 @@ class _Save:
 def _judged(batch: _Batch, file: Found) -> str:
     """Its key; its bytes are counted. Raises ``BadName``."""
     key = key_for(batch.one.prefix, file.below)
-    most = min(LARGEST_PUT, batch.room)
-    if file.size > most:
-        raise BadName(f"is larger than the {size_text(most)} that may still be saved")
-    batch.room -= file.size
+    batch.take(file.size)
     return key
 
 
