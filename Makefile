@@ -4,7 +4,7 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-SHORT := tests/agent tests/boundaries tests/cli tests/client tests/escapes tests/network tests/sandbox tests/server
+SHORT := tests/agent tests/boundaries tests/cli tests/client tests/escapes tests/network tests/prove tests/sandbox tests/server
 
 .PHONY: run setup test test-short test-current test-all soak check format bench clean
 .DEFAULT_GOAL := run

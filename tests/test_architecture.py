@@ -78,7 +78,9 @@ ZONES = {
     "locks": Zone("errors", "reads lock files, where a policy is written", third_party="packaging"),
     "runtime": Zone("errors paths", "finds a runsc"),
     "obtain": Zone("errors limits paths runtime images", "gets a runsc"),
-    "doctor": Zone(f"{NOUNS} paths runtime images boundaries.base", "asks boundaries, does not know them"),
+    "doctor": Zone(
+        f"{NOUNS} paths runtime images boundaries.base", "asks boundaries, does not know them", third_party="packaging"
+    ),
     # the gateway: a process of its own, which knows no sandbox
     "egress": Zone("", "only a package: each of its parts has a line of its own"),
     "egress.verdict": Zone("", "a noun"),
@@ -200,6 +202,13 @@ ZONES = {
     # doors
     "client": Zone(NOUNS, "importable on any system", lazily="manager", third_party="aiohttp websockets yarl"),
     "dayfly": Zone("", "the public names, loaded when first used", lazily=f"{NOUNS} client"),
+    # the proof: it attacks sandboxes as whoever holds one, and looks at the host
+    "prove": Zone(
+        f"{NOUNS} client journal prove.world", "attacks what a caller holds; judges outside", third_party="pydantic"
+    ),
+    "prove.world": Zone("errors egress.client network prove.internet prove.probe", "a gateway's surroundings"),
+    "prove.internet": Zone("", "namespaces, and a name server in them"),
+    "prove.inside": Zone("", "runs INSIDE: standard library"),
     "testing": Zone(EVERYTHING, "anything it tests"),
     "cli": Zone(EVERYTHING, "the composition root", third_party="typer rich"),
     "__main__": Zone("cli", "python -m dayfly"),
@@ -240,7 +249,7 @@ LINUX_ONLY = frozenset(
     ]
 )
 
-INSIDE = ("wire", "agent", "agent_pyc", "images.inside", "testing.echo_agent")
+INSIDE = ("wire", "agent", "agent_pyc", "images.inside", "prove.inside", "testing.echo_agent")
 """What runs on the image's Python: 3.9 or newer, and nothing but its standard library."""
 
 NOT_IN_EVERY_PYTHON = frozenset(
@@ -285,6 +294,7 @@ LONG_FILES: dict[str, str] = {}
 """Files that may be longer, with the reason."""
 
 DYNAMIC = {
+    "dayfly.prove.inside.run": "attempts, by the names that probes give",
     "dayfly": "loads public names when first used; tests/client holds its table",
     "dayfly.agent.core": "loads a part of the agent when first asked for",
     "dayfly.testing.hold_cell": "is told on its command line which subject to hold",

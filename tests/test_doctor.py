@@ -54,6 +54,16 @@ def test_on_this_machine_everything_that_is_needed_is_found() -> None:
     assert found["cgroup"].message.startswith(("cgroup v1", "cgroup v2", "cgroup none"))
 
 
+def test_extras_that_are_not_there_are_a_note_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert named(examine())["extras"].ok is True, "the tests need all of them"
+    monkeypatch.setattr(doctor, "_installed", lambda name: name not in ("botocore", "keyring"))
+    found = named(examine())["extras"]
+    assert found.ok is None, "no sandbox needs them"
+    assert "server" in found.message.partition("not installed")[0]
+    assert found.remedy is not None
+    assert found.remedy.endswith("pip install 'dayfly[keyring,objects]'")
+
+
 def test_on_an_empty_machine_the_remedies_are_named_and_nothing_is_created(tmp_path: Path) -> None:
     paths = Paths(tmp_path / "data", tmp_path / "run")
     found = named(examine(paths=paths, environment={"PATH": "/nowhere"}))

@@ -13,7 +13,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import metadata
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 from dayfly.boundaries.base import Boundary
 from dayfly.errors import DayflyError
@@ -74,6 +77,7 @@ def examine(
         "python": _python,
         "architecture": _architecture,
         "tools": _tools,
+        "extras": _extras,
         "runsc": lambda: _runsc(places, env, today),
         "user namespaces": _user_namespaces,
         "cgroup": _cgroup,
@@ -127,6 +131,32 @@ def _tools() -> Finding:
     if missing:
         return Finding("tools", False, "programs are missing that build images", f"apt-get install {' '.join(missing)}")
     return Finding("tools", True, ", ".join(_TOOLS))
+
+
+def _extras() -> Finding:
+    """What of dayfly is there beside its core. None is needed for a sandbox."""
+    found: list[str] = []
+    missing: list[str] = []
+    for extra in metadata.metadata("dayfly").get_all("Provides-Extra") or []:
+        (found if all(map(_installed, _required_by(extra))) else missing).append(extra)
+    said = f"installed: {', '.join(sorted(found)) or 'none'}"
+    if not missing:
+        return Finding("extras", True, said)
+    remedy = f"for what they are there for: pip install 'dayfly[{','.join(sorted(missing))}]'"
+    return Finding("extras", None, f"{said}; not installed: {', '.join(sorted(missing))}", remedy)
+
+
+def _required_by(extra: str) -> list[str]:
+    parsed = [Requirement(line) for line in metadata.requires("dayfly") or []]
+    return [one.name for one in parsed if one.marker is not None and one.marker.evaluate({"extra": extra})]
+
+
+def _installed(name: str) -> bool:
+    try:
+        metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def _tool_path() -> str:

@@ -9,8 +9,8 @@ import pytest
 
 from dayfly.egress.client import Gateway
 from dayfly.network import Rule
+from dayfly.prove.internet import Internet, Names
 from tests.egress.canary import Canary
-from tests.egress.internet import Internet, Names
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 from dayfly.egress.client import EgressDenied, EgressUnreachable, Gateway
 from dayfly.egress.terms import Terms
 from dayfly.network import Rule
+from dayfly.prove.internet import NEAR, NEIGHBOUR, PRIVATE, PUBLIC, Internet, Names
 from tests.egress.canary import Canary, until
-from tests.egress.internet import NEAR, NEIGHBOUR, PRIVATE, PUBLIC, Internet, Names
 
 PORT = 7000
 

@@ -1,100 +1,90 @@
-"""Every wall, attacked from inside a sandbox made with the defaults, and again with that wall missing.
+"""Every wall of a closed sandbox, attacked from inside, and again with that wall missing.
 
-An attack that fails in the sandbox proves something only because it succeeds where the wall is not (its control).
+The attempts are those of ``dayfly prove``. One that fails in the sandbox proves something only because it succeeds where the wall is not (its
+control).
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dayfly import Sandbox
-from tests.escapes.baiting import Bait, bait
+from dayfly.client.sandbox import AsyncSandbox
+from dayfly.prove import ALL, Place, Property, Verdict
+from dayfly.prove.bait import bait
+from dayfly.prove.trials import Outcome, examine, try_all
+from tests.escapes.controls import CONTROLS, all_attempted
 from tests.escapes.unwalled import Missing, run
 from tests.machine import image
 
-ATTACKS = Path(__file__).parent / "attacks"
-INSIDE = Missing(env={"CONTROL": "1"})  # the attack itself opens the door it then goes through
-AS_ROOT = Missing(root=True)
-
-CONTROLS = {
-    "addresses": INSIDE,
-    "descriptors": Missing(shell='exec 7</etc/passwd; exec python3 "$0"'),
-    "devices": INSIDE,
-    "host_file": Missing(),  # with the bait's directory bound in
-    "host_process": Missing(shell='sh -c "read x" "$NONCE" </dev/zero & python3 "$0"; kill $!'),
-    "host_socket": INSIDE,
-    "host_tcp": Missing(network="host"),
-    "host_udp": Missing(network="host"),
-    "identity": INSIDE,
-    "interfaces": INSIDE,
-    "kernel_doors": INSIDE,
-    "listeners": INSIDE,
-    "mount_table": Missing(env={"HOST_PATHS": "/proc"}),
-    "mounting": AS_ROOT,
-    "names": INSIDE,
-    "other_memory": INSIDE,
-    "privileges": AS_ROOT,
-    "secret_files": INSIDE,
-    "secrets_in_memory": Missing(),  # with the secret in the environment
-    "system_writes": INSIDE,
-    "unlimited": Missing(),
-}
-"""For every attack, where it must succeed."""
+CLOSED = [probe for probe in ALL if probe.place is Place.CLOSED]
+OUTSIDE = [probe for probe in ALL if probe.place is Place.OUTSIDE]
+DENIED = [probe.id for probe in CLOSED if probe.property is not Property.USEFUL]
+USEFUL = [probe.id for probe in CLOSED if probe.property is Property.USEFUL]
 
 SECRET = f"secret{secrets.token_hex(12)}"
 
 
 @pytest.fixture(scope="module")
-def prey() -> Iterator[Bait]:
-    with bait() as found:
-        found.env["SECRET_SHAPE"] = SECRET[::-1]
-        yield found
-
-
-@pytest.fixture(scope="module")
-def sandbox(prey: Bait) -> Iterator[Sandbox]:
+def outcomes() -> dict[str, Outcome]:
+    """Of everything that is tried in a closed sandbox made with the defaults, and looked at while it is alive."""
     os.environ["DEPLOY_TOKEN"] = SECRET  # what a host process has lying about
     try:
-        with Sandbox() as opened:
-            for path in ATTACKS.glob("*.py"):
-                opened.files.upload(path, f"attacks/{path.name}")
-            yield opened
+        return {outcome.probe.id: outcome for outcome in asyncio.run(_all_tried())}
     finally:
         del os.environ["DEPLOY_TOKEN"]
 
 
-def verdict(line: str) -> list[str]:
-    claim = json.loads(line)
-    assert claim["tried"] > 0, "an attack that tried nothing proves nothing"
-    return claim["reached"]
+async def _all_tried() -> list[Outcome]:
+    async with bait(("/var/lib/", str(Path.home()))) as prey, AsyncSandbox() as sandbox:
+        prey.marks["secret_reversed"] = SECRET[::-1]
+        tried = await try_all(sandbox, prey, CLOSED, lambda outcome: None)
+        return [*tried, *examine(sandbox, OUTSIDE, lambda outcome: None)]
 
 
-@pytest.mark.parametrize("attack", sorted(CONTROLS))
-def test_is_denied_in_a_sandbox_made_with_the_defaults(attack: str, sandbox: Sandbox, prey: Bait) -> None:
-    prey.visits.clear()
-    done = sandbox.commands.run(["python3", f"attacks/{attack}.py"], env=prey.env, timeout=60)
-    assert done.ok, done
-    assert verdict(done.text) == []
-    assert prey.visits == []
+@pytest.mark.parametrize("probe", [*DENIED, *(probe.id for probe in OUTSIDE)])
+def test_is_denied_in_a_sandbox_made_with_the_defaults(probe: str, outcomes: dict[str, Outcome]) -> None:
+    assert outcomes[probe].judgement.verdict is Verdict.DENIED, outcomes[probe].judgement.why
 
 
-@pytest.mark.parametrize("attack", sorted(CONTROLS))
-def test_succeeds_where_the_wall_is_missing(attack: str, prey: Bait) -> None:
-    missing = CONTROLS[attack]
-    if attack == "host_file":
-        missing = Missing(binds=[prey.directory])
-    if attack == "secrets_in_memory":
-        missing = Missing(env={"LEAKED": SECRET})
-    prey.visits.clear()
-    assert verdict(run(ATTACKS / f"{attack}.py", missing, prey.env)) != []
-    if missing.network == "host":
-        assert prey.visits, "the host's own count must see what got through"
+@pytest.mark.parametrize("probe", USEFUL)
+def test_what_must_work_works(probe: str, outcomes: dict[str, Outcome]) -> None:
+    assert outcomes[probe].judgement.green, outcomes[probe].judgement.why
+
+
+@pytest.fixture(scope="module")
+def unwalled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    directory = tmp_path_factory.mktemp("attacks")
+    directory.chmod(0o755)
+    (directory / "routes").write_text("Iface Destination\neth0 00000000 0102030A\n")
+    (directory / "resolvers").write_text("nameserver 10.0.0.2\n")
+    (directory / "canary").write_text(SECRET)
+    marks = {
+        "nonce": f"nonce{secrets.token_hex(12)}",
+        "directory": "/attacks",
+        "canary_file": "/attacks/canary",
+        "host_paths": [],
+        "host_pid": 1,
+        "tcp_port": 1,
+        "udp_port": 1,
+        "secret": SECRET,
+        "secret_reversed": SECRET[::-1],
+    }
+    return all_attempted([probe for probe in CLOSED if probe.id in DENIED], marks, directory)
+
+
+@pytest.mark.parametrize("probe", DENIED)
+def test_succeeds_where_the_wall_is_missing(probe: str, unwalled: dict[str, dict[str, Any]]) -> None:
+    row = unwalled[probe]
+    assert row.get("reached"), row
 
 
 def test_a_control_leaves_the_image_as_it_is(tmp_path: Path) -> None:
@@ -102,7 +92,9 @@ def test_a_control_leaves_the_image_as_it_is(tmp_path: Path) -> None:
     rootfs = image("data").rootfs
     before = entries(rootfs)
     assert str(rootfs / tmp_path.relative_to("/")) not in before
-    run(ATTACKS / "identity.py", Missing(env={"CONTROL": "1"}, binds=[tmp_path]), {})
+    tmp_path.chmod(0o755)
+    (tmp_path / "attack.py").write_text("print('here')")
+    assert run(tmp_path / "attack.py", Missing(binds=[tmp_path]), {}) == "here\n"
     assert entries(rootfs) == before
 
 
@@ -110,8 +102,14 @@ def entries(directory: Path) -> set[str]:
     return {f"{where}/{name}" for where, below, files in os.walk(directory) for name in (*below, *files)}
 
 
-def test_every_attack_has_a_control() -> None:
-    assert {path.stem for path in ATTACKS.glob("*.py")} - {"verdict"} == set(CONTROLS)
+def test_every_attempt_has_a_control() -> None:
+    assert {probe.attempt for probe in CLOSED if probe.id in DENIED} == set(CONTROLS)
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox() as opened:
+        yield opened
 
 
 def test_a_kernel_holds_no_descriptor_but_its_own(sandbox: Sandbox) -> None:
@@ -129,10 +127,11 @@ def test_a_kernel_holds_no_descriptor_but_its_own(sandbox: Sandbox) -> None:
     assert all(target.startswith("socket:") for target in beyond), kinds
 
 
-def test_what_one_sandbox_leaves_is_not_in_the_next_one_nor_in_the_image(prey: Bait) -> None:
+def test_what_one_sandbox_leaves_is_not_in_the_next_one_nor_in_the_image() -> None:
+    nonce = f"nonce{secrets.token_hex(12)}"
     places = ["/tmp", "/var/tmp", "/home/user", "/dev/shm", "/home/user/.cache", "/home/user/.local/lib"]
-    plant = f"import os\nfor p in {places}:\n os.makedirs(p, exist_ok=True); open(p + '/{prey.nonce}', 'w').write('x')"
-    look = f"import glob, json\nprint(json.dumps([p for p in {places} if glob.glob(p + '/{prey.nonce}')]))"
+    plant = f"import os\nfor p in {places}:\n os.makedirs(p, exist_ok=True); open(p + '/{nonce}', 'w').write('x')"
+    look = f"import glob, json\nprint(json.dumps([p for p in {places} if glob.glob(p + '/{nonce}')]))"
     with Sandbox() as first:
         assert first.run_code(plant).ok
         assert json.loads(first.run_code(look).stdout) == places, "the control: it is found where it was left"

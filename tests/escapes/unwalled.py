@@ -21,7 +21,8 @@ from dayfly.runtime import find_runsc
 from dayfly.spec import Image
 from tests.machine import image as built
 
-CAPABILITIES = ["CAP_SYS_ADMIN", "CAP_SYS_PTRACE", "CAP_SYS_CHROOT", "CAP_DAC_OVERRIDE", "CAP_SETUID", "CAP_SETGID"]
+CAPABILITIES = ["CAP_SYS_ADMIN", "CAP_SYS_PTRACE", "CAP_SYS_CHROOT", "CAP_DAC_OVERRIDE", "CAP_SETUID", "CAP_SETGID",
+                "CAP_MKNOD", "CAP_CHOWN", "CAP_SYS_RESOURCE"]  # fmt: skip
 
 
 @dataclass(frozen=True)

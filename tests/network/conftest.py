@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from dayfly import AsyncSandbox
-from tests.egress.internet import Internet, Names
+from dayfly.prove.internet import Internet, Names
 from tests.egress.objects.store import Store, running
 from tests.machine import furnished_directory, image
 from tests.network.world import RULES, House, World, certificate

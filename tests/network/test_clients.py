@@ -8,7 +8,7 @@ import json
 import pytest
 
 from dayfly import AsyncSandbox
-from tests.egress.internet import PUBLIC
+from dayfly.prove.internet import PUBLIC
 from tests.network.world import BIG, COUNTING, TCP, UPGRADING, World, python
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="session")]

@@ -12,7 +12,7 @@ import pytest_asyncio
 from dayfly import AsyncSandbox, EndReason, InputError, PolicyError, SandboxEnded, StoreFailed
 from dayfly.network import ObjectsRule
 from dayfly.policy import Policy
-from tests.egress.internet import Internet
+from dayfly.prove.internet import Internet
 from tests.egress.objects.store import KEY_ID, SECRET, Store, put, seen
 from tests.network.lake import Keys, place
 from tests.network.search import places_of

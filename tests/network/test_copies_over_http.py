@@ -15,12 +15,12 @@ from dayfly import AsyncSandbox, LeftOut, PolicyError, StoreFailed
 from dayfly.journal import Journal, Reader, audit
 from dayfly.manager import Admission, Allowance, Capacity, Tenants
 from dayfly.policy import Policy
+from dayfly.prove.internet import Internet
 from dayfly.server import Configuration
 from dayfly.server.app import create_app
 from dayfly.server.keys import Keys
 from dayfly.server.services import Services
 from dayfly.server.serving import Listener, serve
-from tests.egress.internet import Internet
 from tests.egress.objects.store import KEY_ID, SECRET, Store, put, seen
 from tests.manager.house import SIGNER
 from tests.network.lake import Keys as LakeKeys

@@ -16,10 +16,10 @@ from dayfly.manager import Manager
 from dayfly.manager.outlet import Outlet
 from dayfly.network import Rule
 from dayfly.policy import Policy
+from dayfly.prove.internet import PUBLIC
 from dayfly.testing.scripted import Asked
 from dayfly.wire.messages import Cancel, Data, Event, Fail, Finish
 from dayfly.wire.operations import STDIN
-from tests.egress.internet import PUBLIC
 from tests.manager.house import Boundary, Images
 from tests.network.world import EVIL, RULES, TCP, House, World, python
 

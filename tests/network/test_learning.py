@@ -17,10 +17,10 @@ from dayfly.journal import Journal, Reader
 from dayfly.manager.recorded import RecordedLife
 from dayfly.network import Rule, suggestion
 from dayfly.policy import Policy
+from dayfly.prove.internet import PUBLIC
 from dayfly.spec import Denial
 from dayfly.wire.messages import Event, Fail
 from dayfly.wire.operations import STDIN
-from tests.egress.internet import PUBLIC
 from tests.manager.house import SIGNER
 from tests.network.test_escapes import ATTEMPTS, Cells, word
 from tests.network.test_lives import LISTENERS, cell, opened, tenants_over

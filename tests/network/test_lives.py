@@ -20,10 +20,10 @@ from dayfly.manager import Admission, Allowance, Capacity, Template, Tenants
 from dayfly.manager.recorded import RecordedLife
 from dayfly.network import Rule
 from dayfly.policy import Policy
+from dayfly.prove.internet import PUBLIC
 from dayfly.spec import Denial, Execution
 from dayfly.testing.traces import descendants, gone
 from tests.egress.canary import until
-from tests.egress.internet import PUBLIC
 from tests.manager.house import SIGNER
 from tests.network.world import EVIL, PRELUDE, TCP, House, World, python
 

@@ -15,9 +15,9 @@ import pytest
 
 from dayfly.manager.recorded import RecordedLife
 from dayfly.network import Rule
+from dayfly.prove.internet import PUBLIC
 from dayfly.sandbox.denials import KEPT
 from tests.egress.canary import Canary, Visit, until
-from tests.egress.internet import PUBLIC
 from tests.network.test_lives import AT_ONCE, cell, opened
 from tests.network.world import EVIL, TCP, House, World
 

@@ -14,7 +14,7 @@ from websockets.asyncio.server import serve
 
 from dayfly import AsyncSandbox
 from dayfly.network import Rule
-from tests.egress.internet import PUBLIC
+from dayfly.prove.internet import PUBLIC
 from tests.egress.vectors import ADDRESSES, OTHERS
 from tests.machine import image
 from tests.network.services import Http2, Postgres, say_back, tls_of

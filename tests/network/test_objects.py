@@ -17,7 +17,7 @@ import pytest_asyncio
 from dayfly import AsyncSandbox
 from dayfly.network import ObjectsRule
 from dayfly.policy import Policy
-from tests.egress.internet import Internet
+from dayfly.prove.internet import Internet
 from tests.egress.objects import store as store_of_tests
 from tests.egress.objects.store import BUCKET, CONTENT, KEY_ID, SECRET, Store
 from tests.network.lake import Keys

@@ -12,7 +12,7 @@ from dayfly import AsyncSandbox
 from dayfly.indexes import MachineIndexes
 from dayfly.manager.outlet import NoMeans
 from dayfly.network import Grants, PackageKind, Rule, parse_network
-from tests.egress.internet import PUBLIC
+from dayfly.prove.internet import PUBLIC
 from tests.network.search import places_of
 from tests.network.world import House, World, python
 from tests.packages.index import HOST, PORT, Index

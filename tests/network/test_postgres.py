@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from dayfly import AsyncPort, AsyncSandbox, PortClosed
 from dayfly.network import Rule
-from tests.egress.internet import PUBLIC
+from dayfly.prove.internet import PUBLIC
 from tests.machine import image
 from tests.network.world import EVIL, House, World, python
 

@@ -16,8 +16,8 @@ from dayfly.manager import Manager
 from dayfly.manager.means import MachineMeans
 from dayfly.network import Rule
 from dayfly.policy import Policy
+from dayfly.prove.internet import PUBLIC
 from dayfly.secrets import Entry, Environment, Files, Ring, SecretStr, Vault
-from tests.egress.internet import PUBLIC
 from tests.network.world import House, World
 from tests.secrets.canary import CANARY, seen_in
 

@@ -13,8 +13,8 @@ import pytest_asyncio
 from dayfly import AsyncSandbox
 from dayfly.hosts import BadHost, canonical
 from dayfly.network import Rule
+from dayfly.prove.internet import PUBLIC
 from tests.egress.client_hello import hello
-from tests.egress.internet import PUBLIC
 from tests.egress.vectors import (
     ADDRESSES,
     ALLOWED,

@@ -14,8 +14,8 @@ from dayfly.indexes import MachineIndexes
 from dayfly.manager.means import MachineMeans
 from dayfly.network import PackageKind
 from dayfly.policy import Policy
+from dayfly.prove.internet import PUBLIC, Internet
 from dayfly.secrets import Environment, Files, Ring, Vault
-from tests.egress.internet import PUBLIC, Internet
 from tests.egress.objects.store import BUCKET, KEY_ID, SECRET, Store, running
 from tests.network.journal import Heard
 from tests.network.world import STORE, House, World

@@ -22,9 +22,9 @@ from dayfly.manager.outlet import Means, Outlet
 from dayfly.network import AnyRule, Rule
 from dayfly.paths import Paths, default_paths
 from dayfly.policy import Policy
+from dayfly.prove.internet import PUBLIC, Internet, Names
 from dayfly.spec import ProcessResult
 from tests.egress.canary import Canary, Visit, echo
-from tests.egress.internet import PUBLIC, Internet, Names
 
 __all__ = ["BIG", "EVIL", "HOSTS", "RULES", "World", "python"]
 

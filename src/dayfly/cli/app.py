@@ -12,6 +12,7 @@ from dayfly.cli.identity import identity
 from dayfly.cli.images import images
 from dayfly.cli.journal import backup, journal, logs, ps
 from dayfly.cli.keys import keys
+from dayfly.cli.prove import prove
 from dayfly.cli.remote import pause, resume, stop, templates, usage
 from dayfly.cli.run import run
 from dayfly.cli.secrets import secrets
@@ -33,6 +34,7 @@ app.command()(run)
 app.command()(shell)
 app.command()(setup)
 app.command()(doctor)
+app.command()(prove)
 app.add_typer(images, name="images")
 app.command()(serve)
 app.add_typer(keys, name="keys")

@@ -390,8 +390,9 @@ class Manager:
                 raise failure
 
 
-def embedded() -> Manager:
-    """A manager for this process, over this machine's runsc and images. Finds out nothing until a sandbox is opened."""
+def embedded(outlet: Outlet | None = None) -> Manager:
+    """A manager for this process, over this machine's runsc and images. Finds out nothing until a sandbox is opened. ``outlet``: another way
+    out than this machine's own."""
     from dayfly.agent_bundle import agent_for
     from dayfly.boundaries.gvisor import GvisorBoundary
     from dayfly.images import Store
@@ -405,7 +406,7 @@ def embedded() -> Manager:
         lambda image: agent_for(image, paths.data / "agents"),
         snapshots=paths.data / "snapshots",
         shelf=Shelf(paths.data / "paused", lasting=False),
-        outlet=Outlet(means=MachineMeans.at(paths.secrets)),
+        outlet=outlet or Outlet(means=MachineMeans.at(paths.secrets)),
     )
 
 

@@ -1,0 +1,191 @@
+"""``dayfly prove``: what must be denied is denied, and what must work works, today, on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from dayfly.cli.endings import Ending, guarded, say
+from dayfly.cli.options import ImageName, PolicyFile, policy_of
+from dayfly.cli.printable import printable
+from dayfly.cli.tables import show_table
+from dayfly.errors import InputError
+from dayfly.limits import MIB
+
+if TYPE_CHECKING:
+    from dayfly.policy import Policy
+    from dayfly.prove import Probe, Proof
+    from dayfly.prove.trials import Told
+
+__all__ = ["prove"]
+
+_MARKS = {"green": "green", "amber": "yellow", "red": "red"}
+
+
+@guarded
+def prove(
+    full: Annotated[
+        bool, typer.Option("--full/--quick", help="All probes, also those that flood; or those of a minute.")
+    ] = False,
+    properties: Annotated[
+        list[str] | None, typer.Option("--property", metavar="NAME", help="Only these properties; again for more.")
+    ] = None,
+    policy: PolicyFile = None,
+    image: ImageName = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as a page, too.")] = None,
+    since: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Show what is otherwise than in this report, one of --json.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Show every probe, not only what is not as it must be.")] = False,
+) -> int:
+    """Attack sandboxes of this machine from inside, and judge from outside. Exit code 0: all as it must be; 1: not.
+
+    Harmless to the machine: names and addresses are reserved ones, floods are bounded.
+    """
+    rules = policy_of(policy, image=image, timeout=None, memory=None, cpus=None)
+    probes = _probes(properties or [], full)
+    if html is not None and not html.parent.is_dir():
+        raise InputError(f"there is no directory {str(html.parent)!r}", remedy="make it, or name another file")
+    before = _report(since) if since is not None else None
+    proof = asyncio.run(_carried_out(rules, probes, "full" if full else "quick", quiet=as_json))
+    if html is not None:
+        _write(html, proof)
+    if as_json:
+        say(proof.model_dump_json(indent=2))
+    else:
+        _show(proof, every)
+        if before is not None:
+            _show_changes(before, proof)
+    return Ending.OK if proof.green else Ending.CODE_FAILED
+
+
+def _probes(names: list[str], full: bool) -> tuple[Probe, ...]:
+    from dayfly.prove import Property, chosen
+
+    known = {one.value for one in Property}
+    for name in names:
+        if name not in known:
+            raise InputError(f"there is no property {name!r}", remedy=f"one of: {', '.join(sorted(known))}")
+    return chosen([Property(name) for name in names], quick=not full)
+
+
+async def _carried_out(
+    rules: Policy, probes: tuple[Probe, ...], chosen: Literal["quick", "full"], *, quiet: bool
+) -> Proof:
+    from dayfly.cli.proving import Here
+    from dayfly.prove import prove as carry_out
+
+    async with Here(rules) as ground:
+        with _progress(len(probes), shown=not quiet and sys.stderr.isatty()) as tell:
+            return await carry_out(ground, probes, chosen=chosen, tell=tell)
+
+
+@contextmanager
+def _progress(number: int, *, shown: bool) -> Iterator[Told]:
+    """How many are done, on a terminal."""
+    with Progress(TextColumn("{task.completed} of {task.total} probes"), BarColumn(), TextColumn("{task.description}"), console=Console(stderr=True),
+                  transient=True, disable=not shown) as bar:  # fmt: skip
+        task = bar.add_task("", total=number)
+        yield lambda outcome: bar.update(task, advance=1, description=outcome.probe.title)
+
+
+MOST_REPORT = 16 * MIB
+"""Bytes of an earlier report. One has some hundred kilobytes."""
+
+
+def _report(path: Path) -> Proof:
+    from dayfly.prove import Proof
+
+    try:
+        with path.open("rb") as file:
+            return Proof.model_validate_json(file.read(MOST_REPORT))
+    except OSError as error:
+        raise InputError(
+            f"cannot read {path}: {error.strerror}", remedy="name a report that --json has printed"
+        ) from error
+    except ValueError as error:
+        raise InputError(f"{path} is no report", remedy="name one that --json has printed") from error
+
+
+def _show_changes(before: Proof, now: Proof) -> None:
+    from dayfly.prove.drift import changes
+
+    found = changes(before, now)
+    say("")
+    say(f"Since {before.at:%Y-%m-%d %H:%M} UTC: {len(found) or 'nothing'} changed")
+    table = Table.grid(padding=(0, 2))
+    for one in found:
+        style = "red" if one.worse else ""
+        table.add_row(
+            Text(printable(one.what), style=style), printable(one.before), Text(printable(one.now), style=style)
+        )
+    show_table(table)
+
+
+def _write(path: Path, proof: Proof) -> None:
+    from dayfly.prove.page import page
+
+    try:
+        path.write_text(page(proof), encoding="utf-8")
+    except OSError as error:
+        raise InputError(
+            f"cannot write {path}: {error.strerror}", remedy="name a file in a directory of yours"
+        ) from error
+
+
+def _show(proof: Proof, every: bool) -> None:
+    from dayfly.prove import QUESTIONS, Verdict
+
+    say(f"dayfly proof of {proof.at:%Y-%m-%d %H:%M} UTC, the {proof.set} set, image {printable(proof.image)}")
+    say("")
+    table = Table.grid(padding=(0, 2))
+    for number, question in QUESTIONS.items():
+        answer, rows = proof.answer(number)
+        table.add_row(question, Text(answer, style="green" if answer == "no" else "red"), f"{len(rows)} probes")
+    show_table(table)
+    say("")
+    _show_conditions(proof)
+    say("")
+    _show_rows(proof, every)
+    counted = proof.count()
+    said = ", ".join(f"{counted[verdict]} {verdict.value}" for verdict in Verdict)
+    state = "all as it must be" if proof.green else f"{len(proof.red)} NOT as they must be"
+    say(f"{len(proof.rows)} probes in {proof.seconds:g} s: {said}. {state}")
+
+
+def _show_conditions(proof: Proof) -> None:
+    table = Table.grid(padding=(0, 2))
+    for one in proof.conditions:
+        text = Text(printable(one.value), style=_MARKS[one.state] if one.state != "green" else "")
+        if one.remedy:
+            text.append(f"\n{printable(one.remedy)}", style="bold")
+        table.add_row(one.name, text)
+    show_table(table)
+
+
+def _show_rows(proof: Proof, every: bool) -> None:
+    """By property: how many are as they must be, and those that are not (or every one) with the reason."""
+    table = Table.grid(padding=(0, 2))
+    for name in dict.fromkeys(row.property for row in proof.rows):
+        rows = [row for row in proof.rows if row.property == name]
+        good = sum(row.green for row in rows)
+        table.add_row(
+            Text(name, style="bold"), Text(f"{good} of {len(rows)}", style="green" if good == len(rows) else "red"), ""
+        )
+        for row in rows:
+            if every or not row.green:
+                mark = Text(row.verdict.value, style="green" if row.green else "red")
+                table.add_row(f"  {row.title}", mark, Text(f"{printable(row.why)} ({row.id})"))
+    show_table(table)
+    say("")

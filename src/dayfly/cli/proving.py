@@ -1,0 +1,103 @@
+"""The ground of a proof on this machine: sandboxes of an embedded manager, as ``dayfly run`` has them."""
+
+from __future__ import annotations
+
+import datetime
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from dayfly import __version__
+from dayfly.client.sandbox import AsyncSandbox
+from dayfly.errors import DayflyError
+from dayfly.network import Grants
+from dayfly.paths import Paths, default_paths
+from dayfly.policy import Policy
+from dayfly.prove import RULES, Condition, World
+from dayfly.prove.callers import Served
+from dayfly.prove.conditions import aged, machine
+from dayfly.runtime import SETUP_REMEDY, find_runsc
+
+if TYPE_CHECKING:
+    from dayfly.manager import Manager
+
+__all__ = ["Here"]
+
+
+@dataclass
+class Here:
+    """A ``Ground``. On the loop that opened it; its managers end with it. ``rules``: of the sandboxes with names."""
+
+    policy: Policy
+    paths: Paths = field(default_factory=default_paths)
+    rules: Grants = RULES
+    _managers: list[Manager] = field(default_factory=list)
+
+    @property
+    def host_paths(self) -> Sequence[str]:
+        return (str(self.paths.data), str(Path.home()), "/var/lib/", "lowerdir")
+
+    def conditions(self) -> Sequence[Condition]:
+        today = datetime.datetime.now(datetime.UTC).date()
+        return [Condition(name="dayfly", value=__version__), self._runsc(today), self._image(today), *machine()]
+
+    def _runsc(self, today: datetime.date) -> Condition:
+        try:
+            runsc = find_runsc(self.paths)
+        except DayflyError as error:
+            return Condition(name="runsc", value=error.message, state="red", remedy=error.remedy or "")
+        return aged("runsc", runsc.version, runsc.date, today, f"{SETUP_REMEDY} --from release")
+
+    def _image(self, today: datetime.date) -> Condition:
+        from dayfly.images import Store
+
+        name = self.policy.image
+        remedy = f"dayfly images build {name}"
+        for one in Store(self.paths).list():
+            if name in one.names and one.created[:4].isdigit():
+                made = datetime.datetime.fromisoformat(one.created).date()
+                return aged("image", f"{name} ({one.image.digest[:19]})", made, today, remedy)
+        return Condition(name="image", value=f"{name} is not built", state="red", remedy=remedy)
+
+    def closed(self) -> AsyncSandbox:
+        return AsyncSandbox(self.policy.model_copy(update={"network": "none"}), opener=self._manager())
+
+    def named(self, elsewhere: World) -> AsyncSandbox:
+        from dayfly.manager import embedded
+        from dayfly.manager.outlet import Outlet
+
+        manager = embedded(Outlet(elsewhere.start))
+        self._managers.append(manager)
+        return AsyncSandbox(self.policy.model_copy(update={"network": self.rules}), opener=manager)
+
+    @asynccontextmanager
+    async def served(self, never: Mapping[str, str], canary: str) -> AsyncIterator[Served]:
+        """A server of this process, on a port of loopback, whose keys and journal are gone with it."""
+        from dayfly.cli.serve import configured
+        from dayfly.cli.serving import serving
+
+        configuration = configured(None, host="127.0.0.1", port=0)
+        with tempfile.TemporaryDirectory(prefix="dayfly-proof-") as directory:
+            async with serving(configuration, self._manager(), Path(directory)) as made:
+                first, second, reader = made.keys
+                yield Served(made.url, first, second, reader, never, canary, made.journal, made.public_key)
+
+    def _manager(self) -> Manager:
+        from dayfly.manager import embedded
+
+        if not self._managers:
+            self._managers.append(embedded())
+        return self._managers[0]
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for manager in self._managers:
+            await manager.close()

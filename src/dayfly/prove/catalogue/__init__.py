@@ -1,0 +1,48 @@
+"""All probes. Ids are never given twice, and never changed: reports of different days are compared by them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from dayfly.prove.catalogue import (
+    alone,
+    beside,
+    boundary,
+    callers,
+    credential,
+    filesystem,
+    named,
+    names,
+    network,
+    outside,
+    resource,
+    useful,
+)
+from dayfly.prove.probe import Probe, Property
+
+__all__ = ["ALL", "chosen"]
+
+ALL: tuple[Probe, ...] = (
+    *names.PROBES,
+    *network.PROBES,
+    *named.PROBES,
+    *boundary.PROBES,
+    *outside.PROBES,
+    *credential.PROBES,
+    *filesystem.PROBES,
+    *beside.PROBES,
+    *callers.PROBES,
+    *resource.PROBES,
+    *alone.PROBES,
+    *useful.PROBES,
+)
+
+
+def chosen(properties: Collection[Property] = (), *, quick: bool = False) -> tuple[Probe, ...]:
+    """Those of these properties (none: all), and of the quick ones only. What must work is always among them."""
+    return tuple(
+        probe
+        for probe in ALL
+        if (not properties or probe.property in properties or probe.property is Property.USEFUL)
+        and (probe.quick or not quick)
+    )

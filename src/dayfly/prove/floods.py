@@ -1,0 +1,179 @@
+"""Attempts to take more than was given, each in a sandbox of its own. Judged by what the host measures; what code inside says is not asked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from dayfly.client.sandbox import AsyncSandbox
+from dayfly.errors import DayflyError
+from dayfly.limits import MIB
+from dayfly.prove.bundle import bundle
+from dayfly.prove.probe import Probe
+from dayfly.prove.program import PROGRAM
+from dayfly.prove.trials import Outcome
+from dayfly.prove.verdict import Claim, Seen, judge
+from dayfly.spec import EndReason, ProcessResult, Usage
+
+__all__ = ["flood"]
+
+GRACE_SECONDS = 6.0
+"""Beyond its timeout, until a command that does not end is ended: 1 s, and 5 s to confirm it."""
+
+MARGIN = 1.1
+"""Over a cap that is sampled, or counted in a kernel's own pages."""
+
+ROOM = 64 * MIB
+"""Of memory beyond the cap that a sandbox's own kernel may take meanwhile."""
+
+ROUNDING = 0.1
+"""Cores, by which a share that is measured over a few seconds may be off."""
+
+EXPECTED_ENDS = {
+    EndReason.MEMORY_LIMIT,
+    EndReason.PROCESS_LIMIT,
+    EndReason.DISK_LIMIT,
+    EndReason.CPU_LIMIT,
+    EndReason.OUTPUT_LIMIT,
+}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the host saw of one flood. ``answers``: the sandbox, afterwards; ``None``: it has ended."""
+
+    seconds: float
+    timeout: float
+    done: ProcessResult | None
+    usage: Usage
+    ended: EndReason | None
+    answers: bool | None
+    limits: dict[str, float]
+
+
+async def flood(opened: Callable[[], AsyncSandbox], probe: Probe) -> Outcome:
+    """Try one. ``probe.attempt`` is of ``inside``; ``probe.measure`` says what must hold."""
+    try:
+        async with opened() as sandbox:
+            measured = await _flooded(sandbox, probe)
+    except DayflyError as error:
+        return Outcome(probe, judge(probe, Claim(failed=f"{type(error).__name__}: {error.message}"), Seen()))
+    found = MEASURES[probe.measure](measured)
+    seen = Seen(contacts=(*([found.told] if found.beyond else []), *_after(measured)))
+    return Outcome(probe, judge(probe, Claim(int(found.tried), told=_and_end(found.told, measured)), seen))
+
+
+def _and_end(told: str, measured: Measured) -> str:
+    return f"{told}, and the sandbox ended with {measured.ended.value}" if measured.ended is not None else told
+
+
+async def _flooded(sandbox: AsyncSandbox, probe: Probe) -> Measured:
+    await sandbox.files.write(PROGRAM, bundle())
+    begun, done = time.monotonic(), None
+    with suppress(DayflyError):  # where it has ended: why is asked below
+        done = await sandbox.commands.run(["python3", "-I", PROGRAM, "flood", probe.attempt], timeout=probe.seconds)
+    seconds = time.monotonic() - begun
+    answers = await _answers(sandbox) if sandbox.end_reason is None else None
+    limits = {one.name: one.value for one in sandbox.limits}
+    return Measured(seconds, probe.seconds, done, sandbox.usage, sandbox.end_reason, answers, limits)
+
+
+async def _answers(sandbox: AsyncSandbox) -> bool | None:
+    try:
+        done = await sandbox.commands.run(["/bin/sh", "-c", "echo here"], timeout=20)
+    except DayflyError:
+        return None if sandbox.end_reason in EXPECTED_ENDS else False
+    return done.stdout == b"here\n"
+
+
+def _after(measured: Measured) -> list[str]:
+    """A sandbox that was flooded goes on, or has ended with the limit's name; and whoever waits was answered in time."""
+    found = []
+    if measured.ended is not None and measured.ended not in EXPECTED_ENDS:
+        found.append(f"the sandbox ended with {measured.ended}")
+    if measured.answers is False:
+        found.append("the sandbox does not answer any more")
+    if measured.seconds > measured.timeout + GRACE_SECONDS:
+        found.append(f"the answer came after {measured.seconds:.1f} s, and the timeout was {measured.timeout:g} s")
+    return found
+
+
+@dataclass(frozen=True)
+class Found:
+    """``tried``: it came to where a cap was needed; ``beyond``: it came further. ``told``: the figures."""
+
+    tried: bool
+    beyond: bool
+    told: str
+
+
+def _of(
+    used: float | None, cap: float, *, enough: float, ended: bool = False, room: float = 0.0, unit: str = "MiB"
+) -> Found:
+    """Of what is measured in bytes or pieces. ``enough``: the share of the cap from which on something was tried."""
+    if used is None:
+        return Found(False, False, "it is not measured here")
+    scale = MIB if unit == "MiB" else 1
+    told = f"{used / scale:,.0f} of {cap / scale:,.0f} {unit}"
+    return Found(used >= cap * enough or ended, used > cap * MARGIN + room, told)
+
+
+def _memory(measured: Measured) -> Found:
+    ended = measured.ended is EndReason.MEMORY_LIMIT
+    return _of(measured.usage.memory_peak, measured.limits["memory"], enough=0.5, ended=ended, room=ROOM)
+
+
+def _greedy(measured: Measured) -> Found:
+    """One process alone gets an error and no more; its own cap is below the sandbox's."""
+    return _of(measured.usage.memory_peak, measured.limits["memory"], enough=0.1, room=ROOM)
+
+
+def _disk(measured: Measured) -> Found:
+    ended = measured.ended is EndReason.DISK_LIMIT
+    return _of(measured.usage.disk, measured.limits["disk"], enough=0.5, ended=ended, room=ROOM)
+
+
+def _small(measured: Measured) -> Found:
+    """What costs the sandbox's memory or disk in small pieces: both are capped, and a smaller cap of its own may have come first."""
+    memory, disk = _memory(measured), _disk(measured)
+    return Found(True, memory.beyond or disk.beyond, f"{memory.told} of memory, {disk.told} of disk")
+
+
+def _cpu(measured: Measured) -> Found:
+    share, cap = (measured.usage.cpu_seconds or 0.0) / measured.seconds, measured.limits["cpus"]
+    return Found(share > cap / 2, share > cap * MARGIN + ROUNDING, f"{share:.2f} of {cap:g} cores")
+
+
+def _output(measured: Measured) -> Found:
+    got = len(measured.done.stdout) + len(measured.done.stderr) if measured.done is not None else 0
+    ended = measured.ended is EndReason.OUTPUT_LIMIT
+    return replace(_of(got, measured.limits["output"], enough=0.5, ended=ended), beyond=got > measured.limits["output"])
+
+
+def _count(measured: Measured) -> Found:
+    """Processes or threads: the program says how many it came to, at the end; the cap is the host's."""
+    words = (measured.done.stdout if measured.done is not None else b"").split()
+    made = int(words[-1]) if words and words[-1].isdigit() and len(words[-1]) < 10 else 0
+    cap = measured.limits["processes"]
+    found = _of(made, cap, enough=0.1, ended=measured.ended is EndReason.PROCESS_LIMIT, unit="alive")
+    return replace(found, beyond=made > cap)
+
+
+def _time(measured: Measured) -> Found:
+    """What does not end by itself: that it was ended is what ``_after`` looks at."""
+    told = f"ended after {measured.seconds:.1f} s, with a timeout of {measured.timeout:g} s"
+    return Found(measured.seconds >= measured.timeout * 0.9, False, told)
+
+
+MEASURES: dict[str, Callable[[Measured], Found]] = {
+    "memory": _memory,
+    "greedy": _greedy,
+    "disk": _disk,
+    "small": _small,
+    "cpu": _cpu,
+    "output": _output,
+    "count": _count,
+    "time": _time,
+}

@@ -1,0 +1,154 @@
+"""Takes as much as there is. Bounded: each stops by itself at a ceiling that harms no host, where no wall stops it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+
+MOST_MEMORY = 8 << 30
+MOST_DISK = 24 << 30
+MOST_OUTPUT = 256 << 20
+MOST_PROCESSES = 4000
+MOST_FILES = 400000
+PIECE = 16 << 20
+
+
+def memory_of_many() -> None:
+    """One child after another, each as much as it gets."""
+    for _ in range(64):
+        if os.fork() == 0:
+            held = taken(MOST_MEMORY // 64)
+            time.sleep(600 if held else 0)
+            os._exit(0)
+    time.sleep(600)
+
+
+def memory_of_one() -> None:
+    print(len(taken(MOST_MEMORY)), flush=True)
+    time.sleep(1)
+
+
+def taken(most: int) -> list[bytearray]:
+    held: list[bytearray] = []
+    try:
+        while len(held) * PIECE < most:
+            piece = bytearray(PIECE)
+            piece[::4096] = b"x" * len(piece[::4096])
+            held.append(piece)
+    except MemoryError:
+        pass
+    return held
+
+
+def shared_memory() -> None:
+    fill("/dev/shm/flood", MOST_MEMORY)
+
+
+def disk() -> None:
+    fill(os.path.expanduser("~/flood"), MOST_DISK)
+
+
+def many_files_full() -> None:
+    for number in range(64):
+        fill(os.path.expanduser("~/flood%d" % number), MOST_DISK // 64)
+
+
+def fill(path: str, most: int) -> None:
+    piece = os.urandom(1 << 20) * 16
+    try:
+        with open(path, "wb", buffering=0) as file:
+            while file.tell() < most:
+                file.write(piece)
+    except OSError:
+        pass
+
+
+def empty_files() -> None:
+    home = os.path.expanduser("~/many")
+    os.makedirs(home, exist_ok=True)
+    try:
+        for number in range(MOST_FILES):
+            os.close(os.open(os.path.join(home, str(number)), os.O_CREAT | os.O_WRONLY))
+    except OSError:
+        pass
+
+
+def descriptors() -> None:
+    held: list[int] = []
+    try:
+        while len(held) < MOST_FILES:
+            held += os.pipe()
+    except OSError:
+        pass
+
+
+def spin() -> None:
+    for _ in range(8):
+        if os.fork() == 0:
+            while True:
+                pass
+    time.sleep(600)
+
+
+def output() -> None:
+    piece = b"x" * 65535 + b"\n"
+    for _ in range(MOST_OUTPUT // len(piece)):
+        os.write(1, piece)
+
+
+def processes() -> None:
+    """Small ones: two hundred copies of this interpreter would be a flood of memory instead."""
+    made = 0
+    try:
+        while made < MOST_PROCESSES:
+            os.posix_spawn("/bin/sh", ["sh", "-c", "kill -STOP $$"], {})
+            made += 1
+    except OSError:
+        pass
+    print(made + 1, flush=True)
+    os._exit(0)
+
+
+def threads() -> None:
+    made = 0
+    try:
+        while made < MOST_PROCESSES:
+            threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+            made += 1
+    except (RuntimeError, MemoryError):
+        pass
+    print(made + 1, flush=True)
+    os._exit(0)
+
+
+def deaf() -> None:
+    for number in range(1, 65):
+        try:
+            signal.signal(number, signal.SIG_IGN)
+        except (OSError, ValueError):
+            pass
+    while True:
+        time.sleep(1)
+
+
+def big_number() -> None:
+    """Holds the interpreter's lock, and no signal is heard."""
+    print(len(str(7 ** (7**9)))) if sys.version_info < (3, 9) else pow(7, 10**9)
+
+
+def daemon() -> None:
+    """Twice away from whoever started it, with the output still open."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            while True:
+                time.sleep(1)
+        os._exit(0)
+    time.sleep(600)
+
+
+def main() -> None:
+    globals()[sys.argv[2].split(".")[1]]()

@@ -1,0 +1,119 @@
+"""The kernel's own doors: calls that change it, its settings, devices, what it tells of the host."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+from collections.abc import Callable
+
+
+def calls(numbers: dict[str, int]) -> tuple[int, list[str]]:
+    """System calls (x86-64) with arguments that do nothing where they are let through. ``numbers``: name to number."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    return len(numbers), [
+        name for name, number in numbers.items() if libc.syscall(ctypes.c_long(number), 0, 0, 0, 0, 0) >= 0
+    ]
+
+
+def writable(paths: list[str]) -> tuple[int, list[str]]:
+    """Opened for writing, and nothing written."""
+    return len(paths), [path for path in paths if opened(path, os.O_WRONLY)]
+
+
+def readable(paths: list[str]) -> tuple[int, list[str]]:
+    """They have something in them."""
+    found = []
+    for path in paths:
+        try:
+            with open(path, "rb") as file:
+                if file.read(64).strip(b"\0 \n"):
+                    found.append(path)
+        except OSError:
+            pass
+    return len(paths), found
+
+
+def devices(names: list[str]) -> tuple[int, list[str]]:
+    return len(names), [name for name in names if opened("/dev/" + name, os.O_RDONLY | os.O_NONBLOCK)]
+
+
+def node(kind: int, major: int, minor: int) -> tuple[int, list[str]]:
+    """A device of one's own making, opened. ``kind``: the bits of its mode."""
+    made = "/tmp/proof-device"
+    try:
+        os.mknod(made, kind | 0o600, os.makedev(major, minor))
+    except OSError:
+        return 1, []
+    found = ["made and opened"] if opened(made, os.O_RDONLY | os.O_NONBLOCK) else []
+    os.unlink(made)
+    return 1, found
+
+
+def identity(field: str, host: str, path: str | None = None) -> tuple[int, list[str]]:
+    """What identifies the host, read here. ``path``: from another place than the usual one."""
+    mine = text(path) if path else IDENTITIES[field]()
+    return 1, [field] if mine and mine == (mine if host == "mine" else host) else []
+
+
+def text(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def memory() -> str:
+    rows = text("/proc/meminfo").splitlines()
+    return next((row.split()[1] for row in rows if row.startswith("MemTotal")), "")
+
+
+IDENTITIES: dict[str, Callable[[], str]] = {
+    "hostname": socket.gethostname,
+    "machine id": lambda: text("/etc/machine-id"),
+    "boot id": lambda: text("/proc/sys/kernel/random/boot_id"),
+    "kernel": lambda: os.uname().release + os.uname().version,
+    "memory": memory,
+    "product uuid": lambda: text("/sys/class/dmi/id/product_uuid"),
+    "command line": lambda: text("/proc/cmdline"),
+}
+
+
+def opened(path: str, flags: int) -> bool:
+    try:
+        os.close(os.open(path, flags))
+    except OSError:
+        return False
+    return True
+
+
+def mounts(flags: int, own: bool) -> tuple[int, list[str]]:
+    """Mount something; ``own``: in a mount namespace of one's own, where it counts only if it changes what others see."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p)
+    os.makedirs("/tmp/proof-mount", exist_ok=True)
+    before = text("/proc/self/mountinfo")
+    child = os.fork()
+    if child == 0:
+        os._exit(_mounted(libc, flags, own))
+    code = os.waitpid(child, 0)[1] >> 8
+    found = ["mounted"] if code else []
+    return 7, found + (["the mounts of everybody else have changed"] if text("/proc/self/mountinfo") != before else [])
+
+
+def _mounted(libc: ctypes.CDLL, flags: int, own: bool) -> int:
+    if flags and libc.unshare(flags):
+        return 0
+    kinds = (
+        (b"none", b"tmpfs"),
+        (b"proc", b"proc"),
+        (b"cgroup", b"cgroup"),
+        (b"none", b"cgroup2"),
+        (b"none", b"overlay"),
+    )
+    done = [libc.mount(source, b"/tmp/proof-mount", kind, 0, None) for source, kind in kinds]
+    done.append(libc.mount(b"/usr", b"/tmp/proof-mount", b"none", 4096, None))  # bind
+    done.append(libc.mount(b"none", b"/usr", b"none", 4096 | 32, None))  # remount for writing
+    written = opened("/usr/written-by-a-proof", os.O_CREAT | os.O_WRONLY)
+    return 1 if written or (0 in done and not own) else 0

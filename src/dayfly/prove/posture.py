@@ -1,0 +1,169 @@
+"""What the host sees of a live sandbox's own processes: who they are, what they may, what they hold. Read in /proc; nothing inside is asked.
+
+Each examination has the processes and what they must be; it returns how much it looked at and what is not as it must be.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dayfly.spec import Enforcement, LimitReport
+
+__all__ = ["EXAMINATIONS", "Process", "Watched", "processes_of"]
+
+Found = tuple[int, list[str]]
+
+SENTRY, GOFER = "runsc-sandbox", "runsc-gofer"
+
+ITS_FILES = re.compile(r"/root(/|$)|/dev/null$|/memfd:|/$|.*/cells/[0-9a-f]{16}/")
+"""What the sentry and the gofer hold: files of the image, seen from the root that they have given themselves, their memory, and their cell's directory."""
+
+ITS_OTHERS = ("anon_inode", "pipe", "socket")
+
+
+@dataclass(frozen=True)
+class Process:
+    """One of the sandbox's on the host. ``status``: of /proc/PID/status. ``files``: what its descriptors are."""
+
+    pid: int
+    name: str
+    status: Mapping[str, str]
+    namespaces: Mapping[str, str]
+    cgroups: str
+    files: Sequence[str]
+    interfaces: Sequence[str]
+    root: Sequence[str]
+
+    @property
+    def uid(self) -> int:
+        return int(self.status["Uid"].split()[0])
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A live sandbox as the host sees it. ``here``: the namespaces of whoever looks."""
+
+    processes: Sequence[Process]
+    limits: Sequence[LimitReport]
+    here: Mapping[str, str]
+    cgroup_part: str
+
+    @property
+    def apart(self) -> list[Process]:
+        """Those that serve the code inside."""
+        return [process for process in self.processes if process.name in (SENTRY, GOFER)]
+
+
+def processes_of(sandbox: str, limits: Sequence[LimitReport]) -> Watched:
+    """Of the sandbox with that id. What cannot be read is not there, and then examinations have nothing to look at."""
+    mark = sandbox[:16]
+    found = [one for pid in os.listdir("/proc") if pid.isdigit() and (one := _process(int(pid), mark)) is not None]
+    return Watched(found, limits, _namespaces(Path("/proc/self")), f"dayfly-{mark}")
+
+
+def _process(pid: int, mark: str) -> Process | None:
+    home = Path(f"/proc/{pid}")
+    try:
+        words = (home / "cmdline").read_bytes().split(b"\0")
+        if not any(mark.encode() in word for word in words) or b"runsc" not in words[0]:
+            return None
+        status = dict(line.split(":\t", 1) for line in (home / "status").read_text().splitlines() if ":\t" in line)
+        return Process(
+            pid,
+            words[0].decode("utf-8", "replace").rsplit("/", 1)[-1],
+            status,
+            _namespaces(home),
+            (home / "cgroup").read_text(),
+            [os.readlink(one) for one in (home / "fd").iterdir()],
+            [line.split(":")[0].strip() for line in (home / "net/dev").read_text().splitlines()[2:]],
+            os.listdir(home / "root/"),
+        )
+    except (OSError, ValueError):  # it has ended meanwhile, or is not ours to look at
+        return None
+
+
+def _namespaces(home: Path) -> dict[str, str]:
+    return {name: os.readlink(home / "ns" / name) for name in ("net", "pid", "mnt", "user", "ipc", "uts")}
+
+
+def examination(look: Callable[[Process, Watched], list[str]], names: tuple[str, ...]) -> Callable[[Watched], Found]:
+    """The same look at each process of these names."""
+
+    def examined(watched: Watched) -> Found:
+        looked = [process for process in watched.processes if process.name in names]
+        return len(looked), [f"{one.name}: {what}" for one in looked for what in look(one, watched)]
+
+    return examined
+
+
+def _superuser(process: Process, watched: Watched) -> list[str]:
+    return ["it is root on this machine"] if process.uid == 0 else []
+
+
+def _gains(process: Process, watched: Watched) -> list[str]:
+    return [] if process.status.get("NoNewPrivs") == "1" else ["it can gain privileges by exec"]
+
+
+def _unfiltered(process: Process, watched: Watched) -> list[str]:
+    return [] if process.status.get("Seccomp") == "2" else ["its system calls are not filtered"]
+
+
+def _shares(*kinds: str) -> Callable[[Process, Watched], list[str]]:
+    def look(process: Process, watched: Watched) -> list[str]:
+        return [
+            f"it shares this machine's {kind} namespace"
+            for kind in kinds
+            if process.namespaces[kind] == watched.here[kind]
+        ]
+
+    return look
+
+
+def _devices(process: Process, watched: Watched) -> list[str]:
+    return [f"interface {name}" for name in process.interfaces if name != "lo"]
+
+
+def _sees(process: Process, watched: Watched) -> list[str]:
+    return [f"its root has {name}" for name in process.root if name not in ("proc", "etc")]
+
+
+def _holds(process: Process, watched: Watched) -> list[str]:
+    kept = [name.removesuffix(" (deleted)") for name in process.files]
+    return [name for name in kept if not ITS_FILES.match(name) and name.split(":")[0] not in ITS_OTHERS]
+
+
+def _in_its_cgroup(watched: Watched) -> Found:
+    """Where a limit is kept by one. All of the sandbox's processes are in it: what is not, is not counted."""
+    by_cgroup = [one.name for one in watched.limits if "cgroup" in one.how and one.enforcement is Enforcement.ENFORCED]
+    if not by_cgroup:
+        return 1, []
+    return len(watched.processes), [
+        f"{one.name} is not in the cgroup that keeps {', '.join(by_cgroup)}"
+        for one in watched.processes
+        if watched.cgroup_part not in one.cgroups
+    ]
+
+
+def _kept(watched: Watched) -> Found:
+    """Every limit is enforced or watched, as was read back after the start."""
+    loose = [one for one in watched.limits if one.enforcement not in (Enforcement.ENFORCED, Enforcement.WATCHED)]
+    return len(watched.limits), [f"{one.name}: {one.enforcement}" for one in loose]
+
+
+EXAMINATIONS: dict[str, Callable[[Watched], Found]] = {
+    "superuser": examination(_superuser, (SENTRY, GOFER)),
+    "gains": examination(_gains, (SENTRY, GOFER)),
+    "unfiltered": examination(_unfiltered, (SENTRY, GOFER)),
+    "shares_network": examination(_shares("net"), (SENTRY, GOFER)),
+    "shares_users": examination(_shares("user", "mnt", "ipc", "uts"), (SENTRY, GOFER)),
+    "devices": examination(_devices, (SENTRY, GOFER)),
+    "sees": examination(_sees, (SENTRY,)),
+    "holds": examination(_holds, (SENTRY, GOFER)),
+    "in_its_cgroup": _in_its_cgroup,
+    "kept": _kept,
+}
+"""By the name that probes give as their attempt. "reached" is what is not as it must be."""

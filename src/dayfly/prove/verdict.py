@@ -1,0 +1,108 @@
+"""The judge. Pure: what code inside says is a claim, and counts only against itself; what the host saw decides.
+
+Law: what proves nothing is INCONCLUSIVE, and inconclusive is not green.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from dayfly.prove.probe import Expected, Probe
+
+__all__ = ["Claim", "Judgement", "Seen", "Verdict", "judge", "read_claim"]
+
+MOST_REACHED = 20
+"""Things that a claim may list, of which each has at most ``MOST_TEXT`` characters: more is not worth a page."""
+
+MOST_TEXT = 200
+
+
+class Verdict(StrEnum):
+    DENIED = "denied"
+    REACHED = "reached"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the probe's program says. ``tried``: how many ways; ``failed``: why it could not try; ``told``: more for a person, of what the host
+    has measured itself."""
+
+    tried: int = 0
+    reached: tuple[str, ...] = ()
+    failed: str = ""
+    told: str = ""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the host saw of one attempt. ``contacts``: what came to it that was not to come. ``leaked``: marks of the host in what came
+    out. ``control``: why the controls around it prove nothing; empty where all of them were as they must be."""
+
+    contacts: tuple[str, ...] = ()
+    leaked: tuple[str, ...] = ()
+    control: str = ""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    verdict: Verdict
+    why: str
+    green: bool
+
+
+def read_claim(row: object) -> Claim | None:
+    """From a line of JSON, which is hostile. ``None``: it is none."""
+    if not isinstance(row, Mapping):
+        return None
+    tried, reached, failed = row.get("tried"), row.get("reached"), row.get("failed", "")
+    if isinstance(failed, str) and failed:
+        return Claim(failed=_short(failed))
+    if isinstance(tried, bool) or not isinstance(tried, int) or not isinstance(reached, list):
+        return None
+    return Claim(max(0, tried), tuple(_short(item) for item in reached[:MOST_REACHED]))
+
+
+def judge(probe: Probe, claim: Claim | None, seen: Seen) -> Judgement:
+    """The first that applies: the host saw it, its program says that it got through, the controls are dead, it has tried nothing.
+
+    Of what must work, the host must have seen it, where it can."""
+    if probe.expected is Expected.ALLOWED:
+        verdict, why = _worked(probe, claim, seen)
+        return Judgement(verdict, why, verdict is Verdict.REACHED)
+    verdict, why = _verdict(claim, seen)
+    return Judgement(verdict, why, verdict is Verdict.DENIED)
+
+
+def _worked(probe: Probe, claim: Claim | None, seen: Seen) -> tuple[Verdict, str]:
+    verdict, why = _verdict(claim, Seen(control=seen.control))
+    if verdict is not Verdict.REACHED or not probe.seen_by:
+        return verdict, why
+    if not seen.contacts:
+        return Verdict.INCONCLUSIVE, "it says that it got through, and the host saw nobody"
+    return verdict, f"the host saw: {'; '.join(seen.contacts)}"
+
+
+def _verdict(claim: Claim | None, seen: Seen) -> tuple[Verdict, str]:
+    if seen.contacts:
+        return Verdict.REACHED, f"the host saw: {'; '.join(seen.contacts)}"
+    if seen.leaked:
+        return Verdict.REACHED, f"in its output: {'; '.join(seen.leaked)}"
+    if claim is not None and claim.reached:
+        return Verdict.REACHED, "; ".join(claim.reached)
+    if seen.control:
+        return Verdict.INCONCLUSIVE, f"a control failed: {seen.control}"
+    if claim is None:
+        return Verdict.INCONCLUSIVE, "its program said nothing that can be read"
+    if claim.failed:
+        return Verdict.INCONCLUSIVE, claim.failed
+    if not claim.tried:
+        return Verdict.INCONCLUSIVE, f"nothing was tried {claim.told}".strip()
+    return Verdict.DENIED, claim.told or f"{claim.tried} ways tried"
+
+
+def _short(item: Any) -> str:
+    return str(item)[:MOST_TEXT]

@@ -1,0 +1,189 @@
+"""An internet of the proof's own, for the gateway of its sandboxes: a name server and servers under public and private addresses, in network
+namespaces. Whatever a gateway lets through arrives there, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import ssl
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dayfly.egress.client import Gateway
+from dayfly.errors import HostError
+from dayfly.network import Rule
+from dayfly.prove.internet import NEAR, PUBLIC, Internet, Names
+from dayfly.prove.probe import Expected, Probe
+
+__all__ = ["DENIED", "INWARD", "LISTED", "PATHS", "PLAIN", "RAW", "RULES", "TCP", "TLS", "WILD", "World", "world"]
+
+TCP = 7000
+"""A port where the server speaks first."""
+
+PLAIN = 8443
+"""The same, where a rule says that TLS is spoken."""
+
+LISTED, RAW, TLS, PATHS = "listed.example.com", "raw.example.com", "tls.example.com", "paths.example.com"
+WILD, INWARD, DENIED = "wild.example.com", "inward.example.com", "denied.example.net"
+
+RULES = (
+    Rule(host=LISTED, ports=[80], protocol="http"),
+    Rule(host=RAW, ports=[TCP], protocol="tcp"),
+    Rule(host=TLS, ports=[443, PLAIN], protocol="tls"),
+    Rule(host=PATHS, ports=[80], protocol="http", methods=["GET"], paths=["/allowed/*"]),
+    Rule(host=f"*.{WILD}", ports=[TCP], protocol="tcp"),
+    Rule(host=f"*.{INWARD}", ports=[TCP], protocol="tcp"),
+)
+
+_LEADS = {
+    "loopback": "127.0.0.1",
+    "metadata": "169.254.169.254",
+    "private": "10.1.2.3",
+    "shared": "100.64.0.9",
+    "mapped": "::ffff:10.1.2.3",
+    "unspecified": "0.0.0.0",  # noqa: S104 - an answer of a name server
+    "own": NEAR,
+    "v6": "::1",
+}
+
+NAMES: Mapping[str, list[list[str]]] = {
+    **{name: [[PUBLIC[0]]] for name in (LISTED, RAW, TLS, PATHS, f"a.{WILD}", f"sub.{RAW}", "example.com")},
+    **{f"{label}.{INWARD}": [[address]] for label, address in _LEADS.items()},
+    DENIED: [[PUBLIC[1]]],
+    "metadata.google.internal": [["169.254.169.254"]],
+}
+
+TOOLS = {"ip": "iproute2", "openssl": "openssl", "unshare": "util-linux", "nsenter": "util-linux"}
+"""Programs, and the distribution's packages that have them."""
+
+_PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+"""Of an ordinary user, who may not have the system's programs in it."""
+
+ADDRESSES = (*PUBLIC, "10.1.2.3", "169.254.169.254", "100.64.0.9")
+MOST_SAID = 4096
+"""Bytes of a visitor's: a request is some hundred."""
+
+PATIENCE_SECONDS = 2.0
+"""For what a visitor says: it is in the first packet."""
+
+
+@dataclass
+class World:
+    """``visits``: who came, and which names were asked for. ``secret``: what the servers say; the host alone knows it."""
+
+    internet: Internet
+    names: Names
+    secret: str
+    certificate: Path
+    visits: list[str] = field(default_factory=list)
+
+    @property
+    def marks(self) -> Mapping[str, Any]:
+        return {}
+
+    async def alive(self) -> str:
+        """Nothing here can reach it but a gateway: what shows that it lives are the probes that must get through."""
+        return ""
+
+    def watch(self) -> None:
+        self.visits.clear()
+        self.names.asked.clear()
+        self.names.table = {name: [list(one) for one in answers] for name, answers in NAMES.items()}
+
+    def contacts(self, probe: Probe) -> tuple[str, ...]:
+        came = tuple(self.visits)
+        if probe.expected is Expected.ALLOWED:
+            return came
+        asked = tuple(f"a query for {name}" for name in sorted({*self.names.asked} - {*probe.asks}))
+        return (came if len(came) > probe.comes else ()) + asked
+
+    def leaked(self, output: str) -> tuple[str, ...]:
+        return ("what only a server outside says",) if self.secret in output else ()
+
+    async def start(self) -> Gateway:
+        """A gateway that lives there."""
+        return await Gateway.start(within=self.internet.within, roots=self.certificate)
+
+
+@asynccontextmanager
+async def world(secret: str) -> AsyncIterator[World]:
+    """Raises ``HostError`` where a program for it is not installed, ``OSError`` where namespaces cannot be made."""
+    missing = [package for program, package in TOOLS.items() if shutil.which(program, path=_PATH) is None]
+    if missing:
+        raise HostError(
+            f"the proof's own internet needs what is not installed: {', '.join(missing)}",
+            remedy=f"apt-get install {' '.join(missing)}",
+        )
+    with tempfile.TemporaryDirectory(prefix="dayfly-world-") as name, Internet.made() as internet:
+        made = World(internet, Names(), secret, await asyncio.to_thread(_certificate, Path(name)))
+        await made.names.listen(internet.bind("near", "udp", "127.0.0.1", 53))
+        servers = await _furnish(made)
+        try:
+            yield made
+        finally:
+            for server in servers:
+                server.close()
+            made.names.close()
+
+
+async def _furnish(made: World) -> list[asyncio.Server]:
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(made.certificate)
+    servers = []
+    for address in ADDRESSES:
+        for port in (53, 80, 443, TCP, PLAIN):
+            on = made.internet.bind("far", "tcp", address, port)
+            serve = _Visitors(made, address, port)
+            servers.append(await asyncio.start_server(serve.visited, sock=on, ssl=tls if port == 443 else None))
+    near = made.internet.bind("near", "tcp", NEAR, TCP)
+    servers.append(await asyncio.start_server(_Visitors(made, NEAR, TCP).visited, sock=near))
+    return servers
+
+
+class _Visitors:
+    """Those of one server. It says its secret: on ``TCP`` at once, elsewhere as the body of an answer."""
+
+    def __init__(self, made: World, address: str, port: int) -> None:
+        self._made, self._address, self._port = made, address, port
+
+    async def visited(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        where, body = f"{self._address} port {self._port}", self._made.secret.encode()
+        self._made.visits.append(where)
+        if self._port in (TCP, PLAIN):
+            writer.write(body)
+            await self._beginning(reader)
+        else:
+            while (said := await self._beginning(reader)) and b"close" not in said:
+                writer.write(_ANSWER % (len(body), body))
+            writer.write(_ANSWER % (len(body), body))
+        writer.close()
+
+    async def _beginning(self, reader: asyncio.StreamReader) -> bytes:
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                return await reader.read(MOST_SAID)
+        except (TimeoutError, OSError):
+            return b""
+
+
+_ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s"
+
+
+def _certificate(directory: Path) -> Path:
+    """Key and certificate in one file, its own authority, for the hosts that are spoken to over TLS."""
+    both = directory / "certificate"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+         "-subj", "/CN=proof", "-addext", f"subjectAltName=DNS:{TLS},DNS:{DENIED}",
+         "-keyout", str(directory / "key"), "-out", str(both)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    both.write_text(both.read_text() + (directory / "key").read_text())
+    return both

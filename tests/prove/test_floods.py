@@ -1,0 +1,81 @@
+"""What the host measures of floods: each cap's measure finds what went beyond it, and shows nothing where nothing came near."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dayfly.limits import MIB
+from dayfly.prove.floods import GRACE_SECONDS, MEASURES, Measured, _after
+from dayfly.spec import EndReason, Outcome, ProcessResult, Usage
+
+LIMITS = {"memory": 1024.0 * MIB, "disk": 2048.0 * MIB, "cpus": 1.0, "output": 4.0 * MIB, "processes": 256.0}
+
+
+def measured(memory: int = 0, disk: int = 0, cpu: float = 0.0, out: bytes = b"", **changes: Any) -> Measured:
+    done = ProcessResult(outcome=Outcome.OK, exit_code=0, stdout=out, stderr=b"", duration=1.0)
+    found = Measured(
+        2.0, 20.0, done, Usage(cpu_seconds=cpu, memory=0, memory_peak=memory * MIB, disk=disk * MIB), None, True, LIMITS
+    )
+    return replace(found, **changes)
+
+
+@pytest.mark.parametrize(
+    ("name", "within"),
+    [
+        ("memory", measured(memory=1000)),
+        ("greedy", measured(memory=400)),
+        ("disk", measured(disk=2000)),
+        ("small", measured(memory=100)),
+        ("cpu", measured(cpu=1.9)),
+        ("output", measured(out=b"x" * (4 * MIB))),
+        ("count", measured(out=b"253\n")),
+        ("time", measured(seconds=20.1)),
+    ],
+)
+def test_a_cap_that_holds_is_shown(name: str, within: Measured) -> None:
+    found = MEASURES[name](within)
+    assert (found.tried, found.beyond) == (True, False), found.told
+
+
+@pytest.mark.parametrize(
+    ("name", "beyond"),
+    [
+        ("memory", measured(memory=1300)),
+        ("greedy", measured(memory=1300)),
+        ("disk", measured(disk=2500)),
+        ("small", measured(memory=1300)),
+        ("small", measured(disk=2500)),
+        ("cpu", measured(cpu=3.9)),
+        ("output", measured(out=b"x" * (4 * MIB + 1))),
+        ("count", measured(out=b"257\n")),
+    ],
+)
+def test_what_went_beyond_its_cap_is_found(name: str, beyond: Measured) -> None:
+    assert MEASURES[name](beyond).beyond
+
+
+@pytest.mark.parametrize("name", ["memory", "greedy", "disk", "cpu", "output", "count"])
+def test_what_came_near_no_cap_has_tried_nothing(name: str) -> None:
+    assert not MEASURES[name](measured(out=b"no number")).tried
+
+
+@pytest.mark.parametrize("name", ["memory", "disk", "output", "count"])
+def test_a_sandbox_that_ended_with_the_limits_name_had_come_to_it(name: str) -> None:
+    reasons = {
+        "memory": EndReason.MEMORY_LIMIT,
+        "disk": EndReason.DISK_LIMIT,
+        "output": EndReason.OUTPUT_LIMIT,
+        "count": EndReason.PROCESS_LIMIT,
+    }
+    assert MEASURES[name](measured(ended=reasons[name])).tried
+
+
+def test_what_comes_after_a_flood_is_looked_at() -> None:
+    assert _after(measured()) == []
+    assert _after(measured(ended=EndReason.MEMORY_LIMIT, answers=None)) == []
+    assert _after(measured(ended=EndReason.CRASHED))
+    assert _after(measured(answers=False))
+    assert _after(measured(seconds=20.0 + GRACE_SECONDS + 1))

@@ -1,0 +1,82 @@
+"""What is looked at in /proc: each examination finds what it is there for, and nothing where all is well."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dayfly.prove.posture import EXAMINATIONS, GOFER, SENTRY, Process, Watched, processes_of
+from dayfly.spec import Enforcement, LimitReport
+
+HERE = {name: f"{name}:[1]" for name in ("net", "pid", "mnt", "user", "ipc", "uts")}
+THERE = {name: f"{name}:[2]" for name in HERE}
+STATUS = {"Uid": "4711\t4711\t4711\t4711", "NoNewPrivs": "1", "Seccomp": "2"}
+LIMIT = LimitReport("memory", 1.0, Enforcement.ENFORCED, "cgroup v1 memory.limit_in_bytes, read back")
+
+GOOD = Process(
+    7,
+    SENTRY,
+    STATUS,
+    THERE,
+    "4:memory:/dayfly-0123456789abcdef",
+    ["/dev/null", "pipe:[1]", "/root/usr/bin/python3"],
+    ["lo"],
+    ["proc", "etc"],
+)
+
+
+def watched(**changes: Any) -> Watched:
+    sentry = replace(GOOD, **changes)
+    gofer = replace(GOOD, name=GOFER, root=["usr"])
+    return Watched([sentry, gofer], [LIMIT], HERE, "dayfly-0123456789abcdef")
+
+
+@pytest.mark.parametrize("name", sorted(EXAMINATIONS))
+def test_where_all_is_well_nothing_is_found_and_something_was_looked_at(name: str) -> None:
+    tried, found = EXAMINATIONS[name](watched())
+    assert tried > 0
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("superuser", {"status": {**STATUS, "Uid": "0\t0\t0\t0"}}),
+        ("gains", {"status": {**STATUS, "NoNewPrivs": "0"}}),
+        ("unfiltered", {"status": {**STATUS, "Seccomp": "0"}}),
+        ("shares_network", {"namespaces": {**THERE, "net": HERE["net"]}}),
+        ("shares_users", {"namespaces": {**THERE, "user": HERE["user"]}}),
+        ("shares_users", {"namespaces": {**THERE, "mnt": HERE["mnt"]}}),
+        ("devices", {"interfaces": ["lo", "eth0"]}),
+        ("sees", {"root": ["proc", "etc", "home"]}),
+        ("holds", {"files": ["/etc/shadow"]}),
+        ("holds", {"files": ["/home/me/.ssh/id_ed25519 (deleted)"]}),
+        ("in_its_cgroup", {"cgroups": "4:memory:/"}),
+    ],
+)
+def test_what_is_not_as_it_must_be_is_found(name: str, changes: dict[str, Any]) -> None:
+    assert EXAMINATIONS[name](watched(**changes))[1] != []
+
+
+def test_a_limit_that_nobody_keeps_is_found() -> None:
+    loose = replace(watched(), limits=[LIMIT, replace(LIMIT, name="disk", enforcement=Enforcement.UNENFORCED)])
+    assert EXAMINATIONS["kept"](loose)[1] == ["disk: unenforced"]
+
+
+def test_without_limits_by_a_cgroup_nothing_has_to_be_in_one() -> None:
+    """An ordinary user's host may have none: the caps are watched then."""
+    free = replace(watched(cgroups="0::/"), limits=[replace(LIMIT, how="sampled", enforcement=Enforcement.WATCHED)])
+    assert EXAMINATIONS["in_its_cgroup"](free)[1] == []
+
+
+@pytest.mark.parametrize("name", sorted(set(EXAMINATIONS) - {"kept", "in_its_cgroup"}))
+def test_of_processes_that_are_not_there_nothing_is_shown(name: str) -> None:
+    assert EXAMINATIONS[name](Watched([], [LIMIT], HERE, "x"))[0] == 0
+
+
+def test_nobodys_processes_are_none() -> None:
+    assert processes_of("0" * 32, []).processes == []
+    assert processes_of("0" * 32, []).here["net"] == os.readlink("/proc/self/ns/net")
