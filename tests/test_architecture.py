@@ -29,7 +29,7 @@ class Zone:
     third_party: str = ""
 
 
-NOUNS = "errors limits names hosts urls shared_hosts network policy denial spec"
+NOUNS = "errors limits names hosts urls shared_hosts network policy denial saved spec"
 BOUNDARY_PARTS = (
     "boundaries.base boundaries.snapshot boundaries.forks boundaries.pipes boundaries.processes boundaries.stderr "
     "boundaries.life"
@@ -46,6 +46,7 @@ ZONES = {
     "network": Zone("errors limits hosts urls shared_hosts", "a noun", third_party="pydantic packaging"),
     "policy": Zone("errors limits network", "a noun", third_party="pydantic"),
     "denial": Zone("", "a noun"),
+    "saved": Zone("", "a noun"),
     "spec": Zone("errors limits policy denial", "a noun"),
     "paths": Zone("errors", "where things are kept on this machine"),
     "secrets": Zone(
@@ -175,6 +176,12 @@ ZONES = {
         "errors network boundaries.forks egress.denials egress.heard egress.packets egress.process egress.terms egress.tunnel egress.verdict",
         "asks it, and believes as little as possible",
     ),
+    # what a policy copies: this host's own requests to it
+    "bucket": Zone(
+        "errors network egress.services.objects.documents egress.services.objects.keys",
+        "speaks S3 over a connection that it is given",
+        third_party="h11",
+    ),
     # lives
     "journal": Zone("spec errors names", "what happened; knows nobody who makes it happen", third_party="cryptography"),
     "sandbox": Zone(
@@ -182,7 +189,7 @@ ZONES = {
         "one life over one cell, never over a concrete boundary",
     ),
     "manager": Zone(
-        f"{NOUNS} sandbox boundaries images indexes secrets agent_bundle paths egress.authority egress.client "
+        f"{NOUNS} sandbox boundaries bucket images indexes secrets agent_bundle paths egress.authority egress.client "
         "egress.denials egress.terms egress.verdict",
         "many lives",
         third_party="cryptography",
@@ -218,6 +225,7 @@ PORTABLE = (
     "network",
     "policy",
     "denial",
+    "saved",
     "spec",
     "client",
 )

@@ -43,12 +43,14 @@ if TYPE_CHECKING:
         SandboxEnded,
         SandboxFileError,
         SnapshotMismatch,
+        StoreFailed,
         UnknownLanguage,
         UnsafeTree,
     )
     from dayfly.limits import Limits
     from dayfly.network import Rule
     from dayfly.policy import DataMount, Policy
+    from dayfly.saved import LeftOut, SavedOutputs
     from dayfly.spec import (
         Denial,
         EndReason,
@@ -80,11 +82,13 @@ _HOMES = {
         "AdmissionRefused", "BoundaryUnusable", "BudgetSpent", "BusyError", "CannotStart", "DayflyError", "Fault",
         "FileProblem", "HostError", "ImageNotFound", "InputError", "JournalUnwritable",
         "LimitUnenforceable", "LocalFileError", "NoSuchProcess", "NoSuchSandbox", "OutOfSpace", "PolicyError", "PortClosed", "PortRefused", "RuntimeMissing",
-        "RuntimeTooOld", "SandboxEnded", "SandboxFileError", "SnapshotMismatch", "UnknownLanguage", "UnsafeTree",
+        "RuntimeTooOld", "SandboxEnded", "SandboxFileError", "SnapshotMismatch", "StoreFailed",
+        "UnknownLanguage", "UnsafeTree",
     ),
     "limits": ("Limits",),
     "network": ("Rule",),
     "policy": ("DataMount", "Policy"),
+    "saved": ("LeftOut", "SavedOutputs"),
     "spec": (
         "Denial", "EndReason", "Enforcement", "Execution", "ExecutionError", "FileInfo", "FileKind", "LimitReport",
         "Outcome", "ProcessInfo", "ProcessResult", "Result", "Usage",
@@ -127,6 +131,7 @@ __all__ = [
     "ImageNotFound",
     "InputError",
     "JournalUnwritable",
+    "LeftOut",
     "LimitReport",
     "LimitUnenforceable",
     "Limits",
@@ -151,8 +156,10 @@ __all__ = [
     "Sandbox",
     "SandboxEnded",
     "SandboxFileError",
+    "SavedOutputs",
     "ServerUnreachable",
     "SnapshotMismatch",
+    "StoreFailed",
     "UnknownLanguage",
     "UnsafeTree",
     "Usage",

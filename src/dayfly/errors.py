@@ -36,6 +36,7 @@ __all__ = [
     "SandboxEnded",
     "SandboxFileError",
     "SnapshotMismatch",
+    "StoreFailed",
     "UnknownLanguage",
     "UnsafeTree",
 ]
@@ -202,6 +203,13 @@ class JournalUnwritable(HostError):
     """The server's journal cannot be written now, so nothing new is begun. It goes on by itself when that is over."""
 
     retryable = True
+
+
+class StoreFailed(HostError):
+    """The object store of a policy's inputs or outputs, or the way to it, did not do what they need. What was done before that stays."""
+
+    retryable = True
+    http_status = 502
 
 
 class SnapshotMismatch(HostError):

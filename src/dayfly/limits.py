@@ -189,7 +189,8 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 def _own_first(model: type[BaseModel]) -> list[str]:
     """Names of fields: what makes it what it is, then what others have too."""
     own = [name for name in model.__annotations__ if name in model.model_fields]
-    return [*own, *(name for name in model.model_fields if name not in own)]
+    names = [*own, *(name for name in model.model_fields if name not in own)]
+    return [model.model_fields[name].alias or name for name in names]
 
 
 def _nearest(name: str, names: list[str]) -> str:

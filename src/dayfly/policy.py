@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import posixpath
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from dayfly.limits import AS_KEPT, LONGEST_LIFE, Checked, Limits, Unfit
-from dayfly.network import Network
+from dayfly.network import Grant, Input, Network, Output, refuse_overlapping
 
 __all__ = ["AS_KEPT", "DEFAULT_IMAGE", "DataMount", "Policy", "parse_policy"]
 
@@ -130,6 +131,10 @@ class Policy(Checked):
     image: str = DEFAULT_IMAGE
     network: Network = "none"
     """Where it may connect to: rules, each for a name. A literal address is nowhere."""
+    inputs: tuple[Input, ...] = ()
+    """Objects that are files inside before anything runs there. The code needs no network for them."""
+    outputs: tuple[Output, ...] = ()
+    """Files that become objects when the sandbox ends in good order, and when they are asked for."""
     limits: Limits = Limits()
     longest_seconds: float = Field(86400.0, ge=1, le=LONGEST_LIFE)
     """Wall time of the sandbox's life that extending it may not go beyond. A day."""
@@ -145,6 +150,26 @@ class Policy(Checked):
             raise Unfit(f"no such limit: {', '.join(unknown)}", f"limits are {', '.join(Limits.model_fields)}")
         return names
 
+    @field_validator("inputs", "outputs", mode="before")
+    @classmethod
+    def _a_list(cls, ones: object, info: ValidationInfo) -> object:
+        if isinstance(ones, Mapping):
+            name = info.field_name
+            raise Unfit(f"{name} are a list", f"write [{{...}}]; in TOML [[{name}]], in two brackets")
+        return ones
+
+    @field_validator("inputs")
+    @classmethod
+    def _inputs_apart(cls, inputs: tuple[Input, ...]) -> tuple[Input, ...]:
+        refuse_overlapping(inputs, "inputs", places=False)
+        return inputs
+
+    @field_validator("outputs")
+    @classmethod
+    def _outputs_apart(cls, outputs: tuple[Output, ...]) -> tuple[Output, ...]:
+        refuse_overlapping(outputs, "outputs", places=True)
+        return outputs
+
     @model_validator(mode="after")
     def _consistent(self) -> Policy:
         if self.strict and self.accept_unenforced:
@@ -154,6 +179,16 @@ class Policy(Checked):
             if sum(other == one or other.startswith(one + "/") for other in targets) > 1:
                 raise Unfit(f"mount targets overlap at {one!r}", "give each mount a target of its own")
         return self
+
+    @property
+    def destinations(self) -> tuple[tuple[str, Grant], ...]:
+        """Everything that it leads to outside, each with its place in the policy: rules, and what is copied."""
+        rules = () if isinstance(self.network, str) else self.network
+        return (
+            *((f"network[{index}]", rule) for index, rule in enumerate(rules)),
+            *((f"inputs[{index}]", one.rule) for index, one in enumerate(self.inputs)),
+            *((f"outputs[{index}]", one.rule) for index, one in enumerate(self.outputs)),
+        )
 
 
 def parse_policy(value: Policy | dict[str, Any] | None) -> Policy:

@@ -47,6 +47,7 @@ class Room:
         self.languages = ("python",)
         self.limits = (LimitReport("memory", policy.limits.memory, Enforcement.ENFORCED, "by being a fake"),)
         self.end_reason: EndReason | None = None
+        self.unsaved: str | None = None
         self.files: dict[str, bytes] = {}
         self.state: dict[str, str] = {}
         self.interrupted = 0

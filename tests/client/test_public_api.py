@@ -53,7 +53,7 @@ def test_importing_dayfly_loads_nothing_heavy() -> None:
 
 def test_importing_the_client_needs_no_linux_and_no_manager() -> None:
     ours = {name for name in imported_by("import dayfly; dayfly.Sandbox") if name.startswith("dayfly.")}
-    nouns = {"denial", "errors", "hosts", "limits", "network", "policy", "shared_hosts", "spec", "urls"}
+    nouns = {"denial", "errors", "hosts", "limits", "network", "policy", "saved", "shared_hosts", "spec", "urls"}
     assert {name.split(".")[1] for name in ours} == {"client", *nouns}
     for name in ours - {"dayfly.client"}:
         for node in ast.parse(Path(importlib.import_module(name).__file__ or "").read_text()).body:

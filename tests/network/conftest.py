@@ -11,6 +11,7 @@ import pytest_asyncio
 
 from dayfly import AsyncSandbox
 from dayfly.prove.internet import Internet, Names
+from tests.egress.objects.store import Store, running
 from tests.machine import furnished_directory, image
 from tests.network.world import RULES, House, World, certificate
 
@@ -32,6 +33,13 @@ async def earth(internet: Internet) -> AsyncIterator[World]:
         yield made
         await made.close()
     names.close()
+
+
+@pytest.fixture(scope="session")
+def store(earth: World, internet: Internet) -> Iterator[Store]:
+    """Where the gateway is, on its loopback."""
+    with running(internet.within, earth.certificate) as made:
+        yield made
 
 
 @pytest.fixture

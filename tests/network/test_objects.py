@@ -15,33 +15,18 @@ import pytest
 import pytest_asyncio
 
 from dayfly import AsyncSandbox
-from dayfly.manager.outlet import NoMeans
-from dayfly.manager.paused import Owner
-from dayfly.network import Grants, ObjectsRule
+from dayfly.network import ObjectsRule
 from dayfly.policy import Policy
 from dayfly.prove.internet import Internet
 from tests.egress.objects import store as store_of_tests
-from tests.egress.objects.store import BUCKET, CONTENT, KEY_ID, SECRET, Store, running
+from tests.egress.objects.store import BUCKET, CONTENT, KEY_ID, SECRET, Store
+from tests.network.lake import Keys
 from tests.network.search import places_of
 from tests.network.world import STORE, World, python
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="session")]
 
 BOTO = ("boto3", "botocore", "s3transfer", "jmespath", "urllib3", "dateutil", "six")
-
-
-class Keys(NoMeans):
-    """The store's credentials, for the rules that name them."""
-
-    async def secrets(self, rules: Grants, owner: Owner) -> dict[str, str]:
-        return {"lake-key": f"{KEY_ID}:{SECRET}"}
-
-
-@pytest.fixture(scope="module")
-def store(earth: World, internet: Internet) -> Iterator[Store]:
-    """Where the gateway is, on its loopback."""
-    with running(internet.within, earth.certificate) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +155,7 @@ async def test_no_credential_is_inside(lake: AsyncSandbox, asked: World) -> None
 
 def size(store: Store, internet: Internet, key: str) -> str:
     """Of an object, as its owner sees it out there."""
-    asked = [*internet.within, sys.executable, store_of_tests.__file__, str(store.port), key]
+    asked = [*internet.within, sys.executable, store_of_tests.__file__, str(store.port), "size", key]
     return subprocess.run(asked, capture_output=True, text=True).stdout.strip()
 
 

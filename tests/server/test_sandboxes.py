@@ -19,7 +19,7 @@ def test_a_sandbox_is_described(client: httpx.Client, sandbox: str) -> None:
     one = client.get(sandbox).json()
     assert set(one) == {
         "id", "state", "end_reason", "end_detail", "conversation", "template", "created", "expires", "policy", "limits",
-        "languages",
+        "languages", "unsaved",
     }  # fmt: skip
     assert (one["state"], one["end_reason"], one["languages"]) == ("ready", None, ["python", "bash"])
     assert one["id"].isalnum()

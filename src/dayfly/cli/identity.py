@@ -11,7 +11,7 @@ import typer
 from dayfly.cli.endings import guarded, say
 from dayfly.cli.options import policy_of
 from dayfly.errors import InputError
-from dayfly.network import ObjectsRule
+from dayfly.network import ObjectsRule, Output
 from dayfly.network.aws_policy import aws_policy
 from dayfly.network.objects import Objects
 
@@ -31,16 +31,19 @@ def print_aws_policy(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A policy as a TOML file.")],
     credentials: Annotated[str | None, typer.Option(help="Only the rules that use this secret.")] = None,
 ) -> int:
-    """Print the IAM policy (JSON) that allows what the rules for objects allow, and nothing else."""
-    say(json.dumps(aws_policy(_chosen(file, credentials)), indent=2))
+    """Print the IAM policy (JSON) that allows what the rules for objects, inputs and outputs need, and nothing else."""
+    ones = _chosen(file, credentials)
+    rules = [one for one in ones if isinstance(one, Objects)]
+    say(json.dumps(aws_policy(rules, [one for one in ones if isinstance(one, Output)]), indent=2))
     return 0
 
 
-def _chosen(file: Path, credentials: str | None) -> list[Objects]:
-    """Raises ``InputError``."""
+def _chosen(file: Path, credentials: str | None) -> list[Objects | Output]:
+    """What is read, listed or written, and what objects are only put into. Raises ``InputError``."""
     policy = policy_of(file, image=None, timeout=None, memory=None, cpus=None)
     rules = () if isinstance(policy.network, str) else policy.network
-    ones = [rule.objects for rule in rules if isinstance(rule, ObjectsRule)]
+    objects = [rule.objects for rule in rules if isinstance(rule, ObjectsRule)]
+    ones: list[Objects | Output] = [*objects, *(one.rule.objects for one in policy.inputs), *policy.outputs]
     names = sorted({one.credentials for one in ones})
     if credentials is None and len(names) > 1:
         remedy = f"choose one with --credentials: {', '.join(names)}"

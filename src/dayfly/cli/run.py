@@ -15,6 +15,7 @@ import typer
 from dayfly import Sandbox
 from dayfly.cli.endings import Ending, ending_of, guarded, note, say
 from dayfly.cli.inputs import checked_inputs
+from dayfly.cli.keeping import Keeping
 from dayfly.cli.machine import image_of, language_in
 from dayfly.cli.options import (
     Allow,
@@ -84,14 +85,17 @@ def run(
     variables = environment_of(env)
     job = _Job(source, checked_inputs(inputs, rules.limits.disk), checked_directory(out), variables)
     tell_cautions(rules.network)
-    with Sandbox(rules, env=job.env) as sandbox:
+    keeping = Keeping(rules)
+    with keeping.around(), Sandbox(rules, env=job.env) as sandbox:
         execution, saved = job.do(sandbox, Screen(saving=out is not None) if not as_json else None)
+        keeping.save(sandbox)
     if as_json:
-        say(json.dumps(_as_json(execution, saved)))
+        say(json.dumps(_as_json(execution, saved) | {"outputs": keeping.as_json}))
     else:
         _tell(execution, saved, out, verbose)
         if rules.network == "learn":
             tell_suggestion(execution.denied)
+    keeping.tell()
     return ending_of(execution)
 
 

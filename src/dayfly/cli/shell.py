@@ -13,6 +13,7 @@ import typer
 
 from dayfly import Sandbox
 from dayfly.cli.endings import Ending, ending_of, guarded, note
+from dayfly.cli.keeping import Keeping
 from dayfly.cli.machine import image_of, language_in
 from dayfly.cli.options import (
     Allow,
@@ -53,13 +54,21 @@ def shell(
     language = language_in(image_of(rules.image), language)
     tell_cautions(rules.network)
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    with Sandbox(rules, env=environment_of(env)) as sandbox:
-        if not terminal:
-            return _pipe(sandbox, language)
-        tell_limits(sandbox.limits, watched=verbose)
-        note(f"{language} in a sandbox; Ctrl-C interrupts, Ctrl-D or exit leaves")
-        with _history():
-            return _talk(sandbox, language)
+    keeping = Keeping(rules)
+    with keeping.around(), Sandbox(rules, env=environment_of(env)) as sandbox:
+        ending = _conversation(sandbox, language, terminal, verbose)
+        keeping.save(sandbox)
+    keeping.tell()
+    return ending
+
+
+def _conversation(sandbox: Sandbox, language: str, terminal: bool, verbose: bool) -> int:
+    if not terminal:
+        return _pipe(sandbox, language)
+    tell_limits(sandbox.limits, watched=verbose)
+    note(f"{language} in a sandbox; Ctrl-C interrupts, Ctrl-D or exit leaves")
+    with _history():
+        return _talk(sandbox, language)
 
 
 def _talk(sandbox: Sandbox, language: str) -> int:

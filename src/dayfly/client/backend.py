@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from dayfly.network import Network
 from dayfly.policy import Policy
+from dayfly.saved import SavedOutputs
 from dayfly.spec import (
     EndReason,
     Execution,
@@ -89,6 +90,10 @@ class Backend(Protocol):
     def limits(self) -> Sequence[LimitReport]: ...
     @property
     def end_reason(self) -> EndReason | None: ...
+    @property
+    def unsaved(self) -> str | None:
+        """Why its outputs were not saved when it ended; ``None``: they were, or there are none."""
+        ...
 
     def usage(self) -> Usage: ...
     def explain(self) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]: ...
@@ -178,6 +183,10 @@ class Opener(Protocol):
 
     async def set_network(self, sandbox: str, rules: Network) -> None:
         """What it may reach from now on: its backend's ``policy`` says so."""
+        ...
+
+    async def save_outputs(self, sandbox: str, *, last: bool = False) -> SavedOutputs:
+        """What its policy's ``outputs`` name, now; ``last``: and not again at its end."""
         ...
 
     async def resume(self, sandbox: str) -> Backend: ...

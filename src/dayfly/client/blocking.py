@@ -172,6 +172,7 @@ class Sandbox(Closing[AsyncSandbox]):
     run_code = blocking(AsyncSandbox.run_code)
     explain = blocking(AsyncSandbox.explain)
     set_network = blocking(AsyncSandbox.set_network)
+    save_outputs = blocking(AsyncSandbox.save_outputs)
     pause = blocking(AsyncSandbox.pause)
     resume = blocking(AsyncSandbox.resume)
     fork = wrapping_each(AsyncSandbox.fork, lambda inner, bridge: _shell_of(Sandbox, inner, bridge))

@@ -20,10 +20,11 @@ from dayfly.client.files import AsyncFiles
 from dayfly.client.ports import AsyncPort
 from dayfly.client.remote.asked import Asked, find_asked
 from dayfly.client.worker import Worker
-from dayfly.errors import DayflyError, InputError, SandboxEnded, UnknownLanguage
+from dayfly.errors import DayflyError, InputError, SandboxEnded, StoreFailed, UnknownLanguage
 from dayfly.limits import LONGEST_PAUSE, MOST_FORKS
 from dayfly.network import AnyRule, parse_network
 from dayfly.policy import Policy, parse_policy
+from dayfly.saved import SavedOutputs
 from dayfly.spec import EndReason, Execution, LimitReport, Result, Usage
 
 __all__ = ["AsyncSandbox"]
@@ -111,7 +112,8 @@ class AsyncSandbox:
         """End the sandbox and everything in it. Idempotent; once begun it goes on even if the wait is cancelled.
 
         One that was found with ``connect``, or that belongs to a conversation, is left alive for whoever comes next,
-        unless ``end`` is true; its limits end it. The first call decides.
+        unless ``end`` is true; its limits end it. The first call decides. Raises ``StoreFailed`` if it has ended and the outputs
+        of its policy could not be saved.
         """
         if self._closing is None:
             ends = not self._is_left_alone if end is None else bool(end)
@@ -266,6 +268,17 @@ class AsyncSandbox:
         if isinstance(backend, Elsewhere):
             await backend.refresh()
 
+    async def save_outputs(self, *, last: bool = False) -> SavedOutputs:
+        """Save what the policy's ``outputs`` name, now: the files below their directories become objects. It goes on, and saves
+        them again when it ends, unless this was the ``last`` time.
+
+        Raises ``StoreFailed`` where the store fails, ``PolicyError`` where there are no outputs, ``SandboxEnded`` or ``HostError``.
+        """
+        backend = self._open()
+        if backend.end_reason is not None:
+            raise SandboxEnded(backend.end_reason.value)
+        return await self._made_by().save_outputs(backend.id, last=last)
+
     async def pause(self, seconds: float = LONGEST_PAUSE) -> None:
         """Stop it with its memory, which is kept encrypted on disk: until ``resume`` every call raises ``SandboxEnded`` with
         the reason ``paused``. For ``seconds`` at most, a fortnight at the longest; embedded, no longer than this process.
@@ -335,6 +348,11 @@ async def _close(backend: Backend | None, held: Lease[Any] | None, maker: Opener
     finally:
         if held is not None:
             await held.release()
+    if backend is not None and backend.unsaved is not None:
+        raise StoreFailed(f"the sandbox has ended and its outputs were not saved: {backend.unsaved}", remedy=_TOO_LATE)
+
+
+_TOO_LATE = "its files are gone; save_outputs() before it ends tells while they are still there"
 
 
 def _close_later(

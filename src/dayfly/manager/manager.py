@@ -8,7 +8,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+from weakref import WeakKeyDictionary
 
 from dayfly.boundaries.base import Boundary
 from dayfly.errors import HostError, InputError, NoSuchSandbox, PolicyError, SandboxEnded, SnapshotMismatch
@@ -26,7 +27,11 @@ from dayfly.manager.templates import PRESTART, Template
 from dayfly.network import Network
 from dayfly.policy import Policy
 from dayfly.sandbox import Suspended
+from dayfly.saved import SavedOutputs
 from dayfly.spec import EndReason, Image, Mount, SandboxSpec
+
+if TYPE_CHECKING:
+    from dayfly.manager.outputs import Saving
 
 __all__ = ["ImageLease", "ImageSource", "Manager", "embedded"]
 
@@ -83,6 +88,7 @@ class Manager:
         self._pauses = None if shelf is None else Pauses(shelf, self._hold, records, now)
         self._lives: dict[RecordedLife, asyncio.Task[None]] = {}
         self._shares: dict[RecordedLife, Share] = {}
+        self._savings: WeakKeyDictionary[RecordedLife, Saving] = WeakKeyDictionary()
         self._spares: dict[str, Spares] = {}
         self._outlet = outlet or Outlet()
         self.tally = Tally()
@@ -105,7 +111,12 @@ class Manager:
         ``LimitUnenforceable``, and ``AdmissionRefused`` where the tenant or the machine has no room."""
         variables = _environment(env)
         life = await self._claim(policy, variables, tenant) or await self._open_cold(policy, variables, tenant)
-        return await self._connected(life, policy, Owner(tenant, conversation))
+        life.owner = Owner(tenant, conversation)
+        if policy.inputs:
+            from dayfly.manager.inputs import bring  # lazily: most sandboxes copy nothing
+
+            await self._or_ended(life, bring(life, self._outlet))
+        return await self._connected(life, policy, life.owner)
 
     async def _claim(self, policy: Policy, env: dict[str, str], tenant: str) -> RecordedLife | None:
         for spares in self._spares.values():
@@ -117,15 +128,23 @@ class Manager:
         return None
 
     async def _connected(self, life: RecordedLife, policy: Policy, owner: Owner) -> RecordedLife:
-        """With the network that its policy gives it. It is ended if that cannot be."""
+        """With the network that its policy gives it, and with somebody who saves its outputs. It is ended if that cannot be."""
         life.owner = owner
         if policy.network != "none":
-            try:
-                await life.set_network(policy.network, self._outlet.way(owner))
-            except BaseException:
-                await asyncio.shield(asyncio.ensure_future(life.close()))
-                raise
+            await self._or_ended(life, life.set_network(policy.network, self._outlet.way(owner)))
+        if policy.outputs:
+            from dayfly.manager.outputs import Saving  # lazily, as above
+
+            saving = self._savings[life] = Saving(life, self._outlet)
+            life.last_act = saving.at_last
         return life
+
+    async def _or_ended(self, life: RecordedLife, doing: Awaitable[None]) -> None:
+        try:
+            await doing
+        except BaseException:
+            await asyncio.shield(asyncio.ensure_future(life.close()))
+            raise
 
     def _hand_over(self, life: RecordedLife, tenant: str) -> None:
         """The spare's share becomes the tenant's; it goes back when the sandbox ends. Raises ``AdmissionRefused``."""
@@ -192,6 +211,13 @@ class Manager:
         life = self._life(sandbox)
         await whole(life.set_network(() if rules == "none" else rules, self._outlet.way(life.owner)))
 
+    async def save_outputs(self, sandbox: str, *, last: bool = False) -> SavedOutputs:
+        """What its policy's ``outputs`` name, now; see ``Saving.on_demand``. Raises ``NoSuchSandbox``, and ``PolicyError`` where there are none."""
+        saving = self._savings.get(self._life(sandbox))
+        if saving is None:
+            raise PolicyError("the policy of this sandbox has no outputs", remedy=_NO_OUTPUTS)
+        return await saving.on_demand(last=last)
+
     async def discard(self, sandbox: str) -> None:
         """See ``Pauses.discard``."""
         await self.pauses.discard(sandbox)
@@ -226,7 +252,8 @@ class Manager:
         life = self._life(sandbox)
 
         async def restore(suspended: Suspended) -> RecordedLife:
-            policy = life.policy  # once: it may be changed meanwhile
+            # once: it may be changed meanwhile. Outputs are the original's: both would write the same keys
+            policy = life.policy.model_copy(update={"inputs": (), "outputs": ()})
 
             def begin(boundary: Boundary, spec: SandboxSpec) -> Awaitable[RecordedLife]:
                 return RecordedLife.restore(boundary, suspended, spec, policy, keep_seeds=True)
@@ -381,6 +408,9 @@ def embedded(outlet: Outlet | None = None) -> Manager:
         shelf=Shelf(paths.data / "paused", lasting=False),
         outlet=outlet or Outlet(means=MachineMeans.at(paths.secrets)),
     )
+
+
+_NO_OUTPUTS = "write [[outputs]] into it; a fork has none, so that no two sandboxes write the same keys"
 
 
 def _as_it_was(spec: SandboxSpec, paused: Paused) -> SandboxSpec:

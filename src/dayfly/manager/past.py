@@ -30,6 +30,7 @@ class PastLife:
     end: CellEnd
     used: Usage
     version: str | None
+    unsaved: str | None = None
 
     @classmethod
     def of(cls, life: Life | Paused | PastLife, end: CellEnd) -> PastLife:
@@ -41,7 +42,8 @@ class PastLife:
             used, version = Usage(cpu_seconds=life.cpu_seconds), None
         else:
             used, version = life.usage(), (life.explain().get("runsc") or {}).get("version")
-        return cls(life.id, _shared(life.policy), limits, languages, end, used, version)
+        unsaved = None if isinstance(life, Paused) else life.unsaved
+        return cls(life.id, _shared(life.policy), limits, languages, end, used, version, unsaved)
 
     @property
     def end_reason(self) -> EndReason:

@@ -133,6 +133,8 @@ class RecordedLife(Life):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._traffic = Traffic()
+        self._copying = Traffic("copies")
+        self._copied: Mapping[str, Any] | None = None
         self._inside.denials.tell = self._denied
         self.tally = Tally()
 
@@ -142,6 +144,26 @@ class RecordedLife(Life):
         self.runs = runs
         if self.record is not None:
             self._traffic.keep_in(self.record)
+            self._copying.keep_in(self.record)
+            if self._copied is not None:
+                self.record.note("inputs.copied", self._copied)
+
+    def copying(self, news: Closed | Requested) -> None:
+        """Of traffic that was for its inputs or outputs: nothing inside has asked for it, and nothing inside is told."""
+        if isinstance(news, Closed):
+            self._copying.closed(news)
+            self.tally.add_closed(news)
+        else:
+            self._copying.requested(news)
+
+    def tell_copied(self, facts: Mapping[str, Any]) -> None:
+        """Its inputs are there, before it is anybody's: written down as soon as there is a record."""
+        self._copied = facts
+
+    def tell_saved(self, facts: Mapping[str, Any]) -> None:
+        """What became of its outputs."""
+        if self.record is not None:
+            self.record.note("outputs.saved", facts)
 
     def _denied(self, denial: Denial) -> None:
         self._traffic.denied(denial)
@@ -159,6 +181,7 @@ class RecordedLife(Life):
     def before_gone(self) -> None:
         """See ``Life.before_gone``."""
         self._traffic.flush(last=True)
+        self._copying.flush(last=True)
 
     def _next_number(self) -> int:
         self.runs += 1
@@ -223,6 +246,10 @@ class RecordedLife(Life):
         """See ``Life.read_file``."""
         async for chunk in self._measured("file.read", path, super().read_file(path, **options)):
             yield chunk
+
+    def read_raw(self, path: str, length: int) -> AsyncIterator[bytes]:
+        """The beginning of a file, of which no entry is made: whoever reads it makes one of all that it reads."""
+        return super().read_file(path, length=length)
 
     async def pack_tree(self, path: str) -> AsyncIterator[bytes]:
         """See ``Life.pack_tree``."""

@@ -104,6 +104,11 @@ class Registration:
     def end_detail(self) -> str:
         return "" if isinstance(self.held, Paused) else self.held.end_detail
 
+    @property
+    def unsaved(self) -> str | None:
+        """Why its outputs were not saved at its end."""
+        return None if isinstance(self.held, Paused) else self.held.unsaved
+
     def end(self, end: CellEnd) -> None:
         """It is gone, and not only paused: only little is remembered of it."""
         self.held, self.env = PastLife.of(self.held, end), {}

@@ -196,7 +196,9 @@ class Spares:
         policy = self.template.policy
         patience = self.template.spare_seconds + RETIREMENT_MARGIN
         clocks = {"lifetime_seconds": patience, "idle_seconds": patience}
-        return policy.model_copy(update={"network": "none", "limits": policy.limits.model_copy(update=clocks)})
+        return policy.model_copy(
+            update={"network": "none", "inputs": (), "outputs": (), "limits": policy.limits.model_copy(update=clocks)}
+        )
 
     async def _watch(self, life: RecordedLife) -> None:
         """One that ends by itself is replaced."""

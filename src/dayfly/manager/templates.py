@@ -84,10 +84,11 @@ def preloading(modules: tuple[str, ...]) -> str:
 def fits(spare: Policy, wanted: Policy) -> bool:
     """Whether a sandbox opened for ``spare`` can serve ``wanted``: equal but for what is kept outside of the boundary.
 
-    Spares wait without a network, whatever their template's policy says, so that any claim may bring its own.
+    Spares wait without a network, whatever their template's policy says, and nothing was copied into them, so that any claim
+    may bring its own.
     """
     return _rigid(spare) == _rigid(wanted)
 
 
 def _rigid(policy: Policy) -> dict[str, object]:
-    return policy.model_dump(exclude={"limits": set(_PERSONAL), "network": True})
+    return policy.model_dump(exclude={"limits": set(_PERSONAL), "network": True, "inputs": True, "outputs": True})

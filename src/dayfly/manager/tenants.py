@@ -27,6 +27,7 @@ from dayfly.manager.requests import Requests
 from dayfly.manager.templates import Template
 from dayfly.network import Network
 from dayfly.policy import Policy
+from dayfly.saved import SavedOutputs
 from dayfly.spec import EndReason
 
 __all__ = ["TenantUsage", "Tenants"]
@@ -250,15 +251,9 @@ class Tenants:
         for one in self._registry.live():
             if one.tenant == tenant:
                 self._charge(one)
-        held = self._admission.held_by(tenant)
-        return TenantUsage(
-            held.sandboxes,
-            held.memory,
-            held.cpus,
-            self._budget.spent(tenant),
-            self.paused_bytes(tenant),
-            self._allowance_of(tenant),
-        )
+        held, spent = self._admission.held_by(tenant), self._budget.spent(tenant)
+        allowed, paused = self._allowance_of(tenant), self.paused_bytes(tenant)
+        return TenantUsage(held.sandboxes, held.memory, held.cpus, spent, paused, allowed)
 
     # --- changing -----------------------------------------------------------------------------------------------------
 
@@ -271,6 +266,12 @@ class Tenants:
         """What it may reach from now on. Raises ``SandboxEnded``, ``HostError``, ``JournalUnwritable``."""
         registration.require_live()  # nobody's end waits for this: the agent has to answer
         await self._manager.set_network(registration.life.id, rules)
+
+    async def save_outputs(self, registration: Registration, *, last: bool = False) -> SavedOutputs:
+        """See ``Manager.save_outputs``. Raises ``SandboxEnded`` and ``JournalUnwritable`` besides."""
+        registration.require_live()
+        self._ledger.check()
+        return await self._manager.save_outputs(registration.life.id, last=last)
 
     async def end(self, registration: Registration, reason: EndReason = EndReason.STOPPED, detail: str = "") -> None:
         """When this returns nothing of it is left, on the disk either. Idempotent. Raises ``HostError``."""

@@ -27,10 +27,12 @@ ROWS_PER_SECOND = 1.0
 
 
 class Traffic:
-    """Writes into ``record``, from when there is one. ``flush`` before the sandbox's last entry."""
+    """Writes into ``record``, from when there is one. ``flush`` before the sandbox's last entry. ``purpose``: what it was for, where it
+    was not the code inside that asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, purpose: str = "") -> None:
         self._record: Record | None = None
+        self._purpose = {"purpose": purpose} if purpose else {}
         self._rows: dict[tuple[Any, ...], dict[str, Any]] = {}
         self._beyond: Counter[str | None] = Counter()  # by secrets
         self._timer: asyncio.TimerHandle | None = None
@@ -74,6 +76,7 @@ class Traffic:
         self._add("egress.request", facts, count=1)
 
     def _add(self, kind: str, facts: dict[str, Any], **sums: int) -> None:
+        facts |= self._purpose
         key = (kind, *facts.values())
         row = self._rows.get(key)
         if row is not None:
@@ -111,7 +114,7 @@ class Traffic:
 
     def _more(self) -> dict[str, Any]:
         secrets = {name: count for name, count in self._beyond.items() if name is not None}
-        return {"count": self._beyond.total()} | ({"secrets": secrets} if secrets else {})
+        return {"count": self._beyond.total()} | ({"secrets": secrets} if secrets else {}) | self._purpose
 
     def _may_write(self) -> bool:
         now = asyncio.get_running_loop().time()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dayfly.network.advice import Caution, lint
+from dayfly.network.copies import Input, Output, refuse_overlapping
 from dayfly.network.environment import environment_for
 from dayfly.network.grant import Grant, Place, starred
 from dayfly.network.inject import Inject, secret_name, unredactable
@@ -27,9 +28,11 @@ __all__ = [
     "Grant",
     "Grants",
     "Inject",
+    "Input",
     "Network",
     "Objects",
     "ObjectsRule",
+    "Output",
     "PackageKind",
     "Packages",
     "PackagesRule",
@@ -42,6 +45,7 @@ __all__ = [
     "lint",
     "parse_network",
     "private_range",
+    "refuse_overlapping",
     "secret_name",
     "starred",
     "suggestion",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dayfly.network.objects import Access, Objects
+from dayfly.network.objects import Access, BucketPrefix, Objects
 
 __all__ = ["aws_policy"]
 
@@ -17,17 +17,27 @@ _ACTIONS: dict[Access, list[str]] = {
 """By the table of the gateway's operations. Not ``s3:ListBucketMultipartUploads``, which IAM cannot bound to a prefix."""
 
 
-def aws_policy(ones: Sequence[Objects]) -> dict[str, Any]:
-    """A document that allows what ``ones`` allow, and nothing else."""
+def aws_policy(ones: Sequence[Objects], puts: Sequence[BucketPrefix] = ()) -> dict[str, Any]:
+    """A document that allows what ``ones`` allow, and to put objects below ``puts``, and nothing else."""
     statements: list[dict[str, Any]] = []
-    for one in ones:
-        statements += [made for made in _statements(one) if made not in statements]
+    for made in (*(made for one in ones for made in _statements(one)), *map(_put, puts)):
+        if made not in statements:
+            statements.append(made)
     return {"Version": "2012-10-17", "Statement": statements}
 
 
+def _names(one: BucketPrefix) -> tuple[str, str]:
+    """Of the bucket, and of what is below the prefix."""
+    return f"arn:{_partition(one.region)}:s3:::{one.bucket}", one.prefix.replace("$", "${$}") + "*"
+
+
+def _put(one: BucketPrefix) -> dict[str, Any]:
+    bucket, below = _names(one)
+    return {"Effect": "Allow", "Action": ["s3:PutObject"], "Resource": f"{bucket}/{below}"}
+
+
 def _statements(one: Objects) -> Iterator[dict[str, Any]]:
-    bucket = f"arn:{_partition(one.region)}:s3:::{one.bucket}"
-    below = one.prefix.replace("$", "${$}") + "*"
+    bucket, below = _names(one)
     for access in one.access:
         made: dict[str, Any] = {"Effect": "Allow", "Action": _ACTIONS[access]}
         if access != "list":

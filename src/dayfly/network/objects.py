@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from ipaddress import IPv4Network, IPv6Network
 from typing import Literal, get_args
 from urllib.parse import SplitResult, urlsplit
 
@@ -14,7 +15,7 @@ from dayfly.limits import Checked, Unfit
 from dayfly.network.grant import Grant, Place
 from dayfly.network.inject import secret_name
 
-__all__ = ["LONGEST_PREFIX", "OBJECTS_HOST", "Access", "Objects", "ObjectsRule"]
+__all__ = ["LONGEST_PREFIX", "OBJECTS_HOST", "Access", "BucketPrefix", "Objects", "ObjectsRule", "check_way"]
 
 OBJECTS_HOST = "objects.dayfly.internal"
 """Where the object store is inside, in plain HTTP: what is spoken there goes no further than to the gateway."""
@@ -31,16 +32,13 @@ _NOT_IN_A_PREFIX = re.compile(r"[\x00-\x1f\x7f\\%*?\ud800-\udfff]")
 _PORTS = {"https": 443, "http": 80}
 
 
-class Objects(Checked):
-    """Raises ``PolicyError``."""
+class BucketPrefix(Checked):
+    """One prefix of one bucket, where it is, and whose credentials open it. Raises ``PolicyError``."""
 
     bucket: str
 
     prefix: str
     """Of the keys, with the slash that it ends with. ``""`` is the whole bucket, which is to be said."""
-
-    access: tuple[Access, ...] = ("read", "list")
-    """``write`` is to put, to copy to, and to delete."""
 
     endpoint: str
     """The store's URL: ``https://HOST`` or ``https://HOST:PORT``. Buckets are asked for by path there."""
@@ -73,15 +71,6 @@ class Objects(Checked):
         if len(prefix.encode()) > LONGEST_PREFIX:
             raise Unfit(f"{prefix!a:.80} is longer than {LONGEST_PREFIX} bytes", "name a place further up")
         return prefix
-
-    @field_validator("access", mode="before")
-    @classmethod
-    def _in_one_order(cls, access: object) -> object:
-        given = [access] if isinstance(access, str) else access
-        known: tuple[str, ...] = get_args(Access)
-        if not isinstance(given, (list, tuple, set, frozenset)) or not given or not set(given) <= set(known):
-            raise Unfit(f"not what may be done: {access!a:.80}", "write access = ['read', 'list'], or with 'write'")
-        return tuple(one for one in known if one in given)
 
     @field_validator("endpoint")
     @classmethod
@@ -128,24 +117,28 @@ class Objects(Checked):
         return urlsplit(self.endpoint).port or _PORTS[self.scheme]
 
 
+class Objects(BucketPrefix):
+    """Raises ``PolicyError``."""
+
+    access: tuple[Access, ...] = ("read", "list")
+    """``write`` is to put, to copy to, and to delete."""
+
+    @field_validator("access", mode="before")
+    @classmethod
+    def _in_one_order(cls, access: object) -> object:
+        given = [access] if isinstance(access, str) else access
+        known: tuple[str, ...] = get_args(Access)
+        if not isinstance(given, (list, tuple, set, frozenset)) or not given or not set(given) <= set(known):
+            raise Unfit(f"not what may be done: {access!a:.80}", "write access = ['read', 'list'], or with 'write'")
+        return tuple(one for one in known if one in given)
+
+
 class ObjectsRule(Grant):
     objects: Objects
 
     @model_validator(mode="after")
     def _safely_there(self) -> ObjectsRule:
-        one = self.objects
-        if self.private is not None:
-            return self
-        if one.scheme == "http":
-            raise Unfit(
-                f"{one.endpoint!a:.80} is plain HTTP, in which everybody on the way reads along",
-                "write https://; for a store in a private network of yours add private = 'CIDR'",
-            )
-        if "." not in one.host:
-            raise Unfit(
-                f"{one.host!r} is a single label, which means something else on every network",
-                "write the whole name; for a host of a private network add private = 'CIDR'",
-            )
+        check_way(self.objects, self.private)
         return self
 
     @property
@@ -193,6 +186,22 @@ class ObjectsRule(Grant):
             "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",
             "AWS_ALLOW_HTTP": "true",  # of Rust's object_store, so of polars and deltalake
         }
+
+
+def check_way(one: BucketPrefix, private: IPv4Network | IPv6Network | None) -> None:
+    """Whether it may be asked for over the network that is between. Raises ``Unfit``."""
+    if private is not None:
+        return
+    if one.scheme == "http":
+        raise Unfit(
+            f"{one.endpoint!a:.80} is plain HTTP, in which everybody on the way reads along",
+            "write https://; for a store in a private network of yours add private = 'CIDR'",
+        )
+    if "." not in one.host:
+        raise Unfit(
+            f"{one.host!r} is a single label, which means something else on every network",
+            "write the whole name; for a host of a private network add private = 'CIDR'",
+        )
 
 
 _HOW_ENDPOINT = "write it as 'https://s3.eu-central-1.amazonaws.com', or with a port"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Self
@@ -51,6 +51,9 @@ DATA_RESERVE = 64 * 1024 * 1024
 """Bytes of the memory limit that one process cannot have: the agent, the interpreter and tmpfs need them, and so a single
 greedy process gets a MemoryError before the cell is ended."""
 
+_IN_GOOD_ORDER = frozenset({EndReason.IDLE_TIMEOUT, EndReason.MAX_LIFETIME})
+"""Ends by the clock, at which the sandbox is as good as before."""
+
 PROCESS_RESERVE = 4
 """Processes of the limit kept for the agent and its helpers."""
 
@@ -58,7 +61,8 @@ PROCESS_RESERVE = 4
 class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, NetworkCalls, SnapshotCalls):
     """A live sandbox; implements ``dayfly.client.backend.Backend``. Made by ``open``; used on one event loop.
 
-    ``spec`` is what its cell was opened with.
+    ``spec`` is what its cell was opened with. ``last_act`` is done before it ends in good order: it was stopped, or its time is up. It
+    bounds its own time, and it is cut short where the sandbox ends for another reason. ``unsaved``: what it could not do.
     """
 
     def __init__(self, cell: Cell, spec: SandboxSpec, policy: Policy, bookmark: Bookmark | None = None) -> None:
@@ -79,6 +83,9 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, NetworkCalls, Sna
         self._courtesy = Courtesy(cell, spec.limits.cpus, lambda: self._rest.frozen)
         self._question: Call | None = None  # of ``Rest``, to the agent
         self._killing: asyncio.Task[CellEnd] | None = None
+        self.last_act: Callable[[], Awaitable[None]] | None = None
+        self._acting: asyncio.Task[None] | None = None
+        self.unsaved: str | None = None
         self._watching = asyncio.ensure_future(self._watch_cell())
         self._keeper = asyncio.get_running_loop().call_soon(self._keep_time)
         self._look_at = now
@@ -247,7 +254,25 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, NetworkCalls, Sna
             await asyncio.shield(self._killing)
         await self.ended()
 
+    async def _act_at_last(self) -> None:
+        """Once. It goes on even if whoever waits is gone, and its failures are its own to tell."""
+        act, self.last_act = self.last_act, None
+        if act is not None and self._end is None:
+            self._acting = asyncio.ensure_future(act())
+            await asyncio.wait({self._acting})
+
+    def _act_no_more(self) -> None:
+        self.last_act = None
+        if self._acting is not None:
+            self._acting.cancel()
+
+    async def _time_is_up(self, reason: EndReason, detail: str) -> CellEnd:
+        if reason in _IN_GOOD_ORDER:
+            await self._act_at_last()
+        return await self._cell.kill(reason, detail)
+
     async def _stop(self) -> CellEnd:
+        await self._act_at_last()
         self._end = self._end or CellEnd(EndReason.STOPPED)
         self._rest.wake()
         await self._link.close()
@@ -255,6 +280,7 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, NetworkCalls, Sna
 
     async def kill(self, reason: EndReason, detail: str) -> CellEnd:
         """End it now, for this reason unless it has another one already."""
+        self._act_no_more()
         if self._killing is None:
             self._killing = asyncio.ensure_future(self._cell.kill(reason, detail))
         await asyncio.shield(self._killing)
@@ -285,12 +311,15 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, NetworkCalls, Sna
         end = await self._cell.wait()
         if self._end is None:
             self._end = end
+        self._act_no_more()
         self._rest.end()
         self._courtesy.end()
         self._keeper.cancel()
         await self._link.close()
         if self._network is not None:
             await self._network.end()
+        if self._acting is not None:  # it was cancelled, and has something to write down
+            await asyncio.wait({self._acting})
         self.before_gone()
         self._gone.set()
 
@@ -334,7 +363,7 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, NetworkCalls, Sna
         due = self._due(now)
         if due.end is not None:
             if self._killing is None:
-                self._killing = asyncio.ensure_future(self._cell.kill(due.end, due.detail))
+                self._killing = asyncio.ensure_future(self._time_is_up(due.end, due.detail))
             return
         if due.ping:
             self._ping()

@@ -11,7 +11,7 @@ from dayfly.names import MAX_NAME
 from dayfly.server.keys import MAX_SECONDS
 
 __all__ = [
-    "Argv", "Environment", "EnvironmentBody", "ExecutionBody", "ExtendBody", "ForkBody", "KeyBody", "MkdirBody", "NetworkBody", "OpeningBody",
+    "Argv", "Environment", "EnvironmentBody", "ExecutionBody", "ExtendBody", "ForkBody", "KeyBody", "MkdirBody", "NetworkBody", "OpeningBody", "OutputsBody",
     "PathText", "PauseBody", "ProcessBody", "QuarantineBody", "RemoveBody", "RenameBody", "ResizeBody", "SignalBody", "TokenBody",
 ]  # fmt: skip
 
@@ -78,6 +78,12 @@ class PauseBody(Body):
 
 class ForkBody(Body):
     count: Annotated[int, Field(ge=1, le=MOST_FORKS)] = 1
+
+
+class OutputsBody(Body):
+    """``last``: when this is done, they are not saved again at the sandbox's end."""
+
+    last: bool = False
 
 
 class TokenBody(Body):

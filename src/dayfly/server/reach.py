@@ -9,6 +9,7 @@ from pydantic import field_validator
 from dayfly.errors import PolicyError
 from dayfly.limits import Checked
 from dayfly.network import Grant, Network, host_pattern, private_range, secret_name, starred, within
+from dayfly.policy import Policy
 
 __all__ = ["Reach"]
 
@@ -50,24 +51,28 @@ class Reach(Checked):
     def check(self, rules: Network) -> None:
         """Raises ``PolicyError`` for what goes beyond it. To learn is to reach nothing, which everybody may."""
         for index, rule in enumerate(() if isinstance(rules, str) else rules):
-            self._check_destination(index, rule)
-            if not rule.secrets <= self.secrets:
-                names = ", ".join(sorted(rule.secrets - self.secrets))
-                raise PolicyError(
-                    f"network[{index}]: over HTTP no rule may use the secret {names} here", remedy=_ASK_FOR_SECRET
-                )
+            self._check(f"network[{index}]", rule)
 
-    def _check_destination(self, index: int, rule: Grant) -> None:
+    def check_policy(self, policy: Policy) -> None:
+        """The same of all that a policy leads to: what is copied in and out too. Raises ``PolicyError``."""
+        for place, rule in policy.destinations:
+            self._check(place, rule)
+
+    def _check(self, place: str, rule: Grant) -> None:
+        self._check_destination(place, rule)
+        if not rule.secrets <= self.secrets:
+            names = ", ".join(sorted(rule.secrets - self.secrets))
+            raise PolicyError(f"{place}: over HTTP no rule may use the secret {names} here", remedy=_ASK_FOR_SECRET)
+
+    def _check_destination(self, place: str, rule: Grant) -> None:
         host = rule.leads_to
         if host is None:
             if not self.packages:
-                raise PolicyError(
-                    f"network[{index}]: over HTTP no rule may have packages here", remedy=_ASK_FOR_PACKAGES
-                )
+                raise PolicyError(f"{place}: over HTTP no rule may have packages here", remedy=_ASK_FOR_PACKAGES)
         elif not self._names(host, rule):
-            raise PolicyError(f"network[{index}]: {self._refusal(host)}", remedy=_ASK)
+            raise PolicyError(f"{place}: {self._refusal(host)}", remedy=_ASK)
         if rule.private is not None and not any(within(rule.private, one) for one in self.private):
-            message = f"network[{index}]: over HTTP no rule may have private = {str(rule.private)!r} here"
+            message = f"{place}: over HTTP no rule may have private = {str(rule.private)!r} here"
             raise PolicyError(message, remedy=_ASK_FOR_RANGE)
 
     def _names(self, host: str, rule: Grant) -> bool:

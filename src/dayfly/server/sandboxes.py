@@ -12,6 +12,7 @@ from dayfly.errors import InputError, PolicyError
 from dayfly.manager import Registration
 from dayfly.network import parse_network
 from dayfly.policy import Policy, parse_policy
+from dayfly.saved import SavedOutputs
 from dayfly.server.answers import Answer
 from dayfly.server.auth import Owned, Reader, Runner, Seen, Used
 from dayfly.server.bodies import (
@@ -20,6 +21,7 @@ from dayfly.server.bodies import (
     ForkBody,
     NetworkBody,
     OpeningBody,
+    OutputsBody,
     PauseBody,
     QuarantineBody,
     TokenBody,
@@ -166,6 +168,13 @@ async def network(registration: Owned, body: NetworkBody, services: HasServices)
     return Answer(sandbox_view(registration))
 
 
+@routes.post("/sandboxes/{sandbox}/outputs", response_model=SavedOutputs)
+async def outputs(registration: Owned, services: HasServices, body: OutputsBody | None = None) -> Answer:
+    """Save what its policy's outputs name, now: the files below their directories become objects. It goes on."""
+    last = (body or OutputsBody()).last
+    return Answer(await services.tenants.save_outputs(ensure_live(registration), last=last))
+
+
 @routes.post("/sandboxes/{sandbox}/token", response_model=TokenMade)
 async def token(registration: Owned, caller: Runner, body: TokenBody, services: HasServices) -> Answer:
     """A token with which this sandbox can be used, and nothing else done."""
@@ -223,7 +232,7 @@ def _foreign(policy: dict[str, Any], configuration: Configuration) -> Policy:
     if policy.get("accept_unenforced"):
         raise PolicyError("which limits may go unenforced is for the server's operator to say", remedy="leave it out")
     parsed = parse_policy(policy)
-    configuration.network.check(parsed.network)
+    configuration.network.check_policy(parsed)
     for name, asked in parsed.limits:
         most = getattr(configuration.ceilings, name)
         if asked > most:

@@ -34,7 +34,8 @@ class ErrorAnswer:
 
 @dataclass(frozen=True)
 class SandboxView:
-    """Times are seconds since 1970. ``policy`` is without ``mounts``, which name files of the server's machine."""
+    """Times are seconds since 1970. ``policy`` is without ``mounts``, which name files of the server's machine. ``unsaved``: why its
+    outputs were not saved when it ended, or null."""
 
     id: str
     state: str
@@ -47,6 +48,7 @@ class SandboxView:
     policy: Mapping[str, Any]
     limits: Sequence[LimitReport]
     languages: Sequence[str]
+    unsaved: str | None
 
 
 @dataclass(frozen=True)
@@ -209,6 +211,7 @@ def sandbox_view(one: Registration) -> SandboxView:
         policy=one.policy.model_dump(mode="json", exclude={"mounts"}),
         limits=one.limits,
         languages=one.languages,
+        unsaved=one.unsaved,
     )
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-__all__ = ["BUCKET", "CONTENT", "KEY_ID", "OTHER", "SECRET", "Store", "client", "fill", "running"]
+__all__ = ["BUCKET", "CONTENT", "KEY_ID", "OTHER", "SECRET", "Store", "client", "fill", "put", "running", "seen"]
 
 KEY_ID, SECRET = "AKIDOFTHEREALOWNER", "real-secret-of-the-owner"
 BUCKET, OTHER = "lake", "swamp"
@@ -49,6 +49,18 @@ class Store:
     def size(self, key: str) -> int:
         """In bytes, of an object in ``BUCKET``."""
         return int(self.owner().head_object(Bucket=BUCKET, Key=key)["ContentLength"])
+
+    def contents(self, prefix: str) -> dict[str, bytes]:
+        """Of all objects below it, in ``BUCKET``."""
+        pages = self.owner().get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
+        keys = [one["Key"] for page in pages for one in page.get("Contents", [])]
+        return {key: self.owner().get_object(Bucket=BUCKET, Key=key)["Body"].read() for key in keys}
+
+    def keep(self, objects: Mapping[str, bytes]) -> None:
+        """In ``BUCKET``."""
+        owner = self.owner()
+        for key, data in objects.items():
+            owner.put_object(Bucket=BUCKET, Key=key, Body=data)
 
     def owner(self) -> Any:
         """A client of all of it."""
@@ -167,5 +179,33 @@ def _fill(owner: Any, bucket: str) -> None:
         owner.put_object(Bucket=bucket, Key=key, Body=data)
 
 
+def seen(store: Store, within: Sequence[str], prefix: str) -> dict[str, bytes]:
+    """``contents``, asked where the store is."""
+    done = subprocess.run(_there(store, within, "contents", prefix), capture_output=True, check=True)
+    return {key: bytes.fromhex(data) for key, data in json.loads(done.stdout).items()}
+
+
+def put(store: Store, within: Sequence[str], objects: Mapping[str, bytes]) -> None:
+    """``keep``, asked where the store is."""
+    told = json.dumps({key: data.hex() for key, data in objects.items()})
+    subprocess.run(_there(store, within, "keep"), input=told.encode(), check=True)
+
+
+def _there(store: Store, within: Sequence[str], *what: str) -> list[str]:
+    return [*within, sys.executable, __file__, str(store.port), *what]
+
+
+def _main(port: str, what: str = "fill", argument: str = "") -> None:
+    store = Store(int(port))
+    if what == "fill":
+        fill(store)
+    elif what == "contents":
+        print(json.dumps({key: data.hex() for key, data in store.contents(argument).items()}))
+    elif what == "keep":
+        store.keep({key: bytes.fromhex(data) for key, data in json.load(sys.stdin).items()})
+    else:
+        print(store.size(argument))
+
+
 if __name__ == "__main__":
-    fill(Store(int(sys.argv[1]))) if len(sys.argv) == 2 else print(Store(int(sys.argv[1])).size(sys.argv[2]))
+    _main(*sys.argv[1:])

@@ -150,7 +150,8 @@ class Held:
     async def end(self) -> None:
         """End it; returns when nothing of it is left, also if it had ended before."""
         try:
-            self.note_end(await self.http.ask("DELETE", self._path))
+            self.told = told_sandbox(await self.http.ask("DELETE", self._path))
+            self._note(self.told.end_reason, self.told.end_detail)
         except SandboxEnded as ended:
             self.noted(ended)
         except NoSuchSandbox:  # it ended long ago

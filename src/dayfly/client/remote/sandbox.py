@@ -56,6 +56,10 @@ class RemoteSandbox(ExecutionCalls, ProcessCalls, FileCalls, PortCalls):
     def end_reason(self) -> EndReason | None:
         return self._held.end_reason
 
+    @property
+    def unsaved(self) -> str | None:
+        return self._held.told.unsaved
+
     def usage(self) -> Usage:
         return self._usage
 

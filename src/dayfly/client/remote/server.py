@@ -13,10 +13,11 @@ from dayfly.client.remote.failures import BadAnswer, ServerUnreachable
 from dayfly.client.remote.held import Held
 from dayfly.client.remote.http import Http
 from dayfly.client.remote.sandbox import RemoteSandbox
-from dayfly.client.remote.values import is_id, told_sandbox
+from dayfly.client.remote.values import is_id, read_saved, told_sandbox
 from dayfly.errors import DayflyError, NoSuchSandbox, SandboxEnded
 from dayfly.network import Network
 from dayfly.policy import Policy
+from dayfly.saved import SavedOutputs
 from dayfly.spec import EndReason
 
 __all__ = ["Server"]
@@ -73,6 +74,9 @@ class Server:
     async def set_network(self, sandbox: str, rules: Network) -> None:
         told = rules if isinstance(rules, str) else [rule.model_dump(mode="json") for rule in rules]
         await self._http.ask("PUT", f"/v1/sandboxes/{sandbox}/network", body={"network": told})
+
+    async def save_outputs(self, sandbox: str, *, last: bool = False) -> SavedOutputs:
+        return read_saved(await self._http.ask("POST", f"/v1/sandboxes/{sandbox}/outputs", body={"last": last}))
 
     async def resume(self, sandbox: str) -> RemoteSandbox:
         resumed = await self._asked("POST", f"/v1/sandboxes/{sandbox}/resume")

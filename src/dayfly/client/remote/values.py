@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from dayfly.client.remote.failures import BadAnswer
 from dayfly.errors import PolicyError
 from dayfly.policy import AS_KEPT, Policy
+from dayfly.saved import LeftOut, SavedOutputs
 from dayfly.spec import (
     Denial,
     EndReason,
@@ -176,6 +177,7 @@ class Told:
     limits: tuple[LimitReport, ...]
     end_reason: EndReason | None
     end_detail: str
+    unsaved: str | None = None
 
 
 def told_sandbox(one: Fields) -> Told:
@@ -191,6 +193,7 @@ def told_sandbox(one: Fields) -> Told:
         limits=read_limits(one),
         end_reason=one.one_of("end_reason", EndReason) if ended else EndReason.PAUSED if paused else None,
         end_detail=one.text("end_detail") if ended and one.has("end_detail") else "",
+        unsaved=one.text("unsaved") if ended and one.has("unsaved") else None,
     )
 
 
@@ -317,6 +320,17 @@ def read_process_result(one: Fields, stdout: bytes, stderr: bytes) -> ProcessRes
         duration=one.number("duration"),
         end_reason=read_end(one),
         denied=_denials(one),
+    )
+
+
+def read_saved(one: Fields) -> SavedOutputs:
+    """What became of a sandbox's outputs."""
+    return SavedOutputs(
+        keys=one.texts("keys"),
+        size=one.whole("size"),
+        left_out=tuple(LeftOut(row.text("path"), row.text("reason")) for row in one.rows("left_out")),
+        left_out_count=one.whole("left_out_count"),
+        problem=one.text("problem") if one.has("problem") else None,
     )
 
 

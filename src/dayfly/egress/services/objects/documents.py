@@ -50,10 +50,10 @@ async def collected(body: Body, most: int = LONGEST_DOCUMENT) -> bytes:
     return bytes(found)
 
 
-def document(data: bytes, *, plain: bool = True) -> Element:
+def document(data: bytes, *, plain: bool = True, deepest: int = _DEEPEST) -> Element:
     """Raises ``BadDocument``: also for what has a DTD, which is how small documents become large ones. Without ``plain`` attributes and
-    namespaces are let pass, and not kept."""
-    reader = _Reader(plain)
+    namespaces are let pass, and not kept. ``deepest``: elements in each other."""
+    reader = _Reader(plain, deepest)
     try:
         reader.parser.Parse(data, True)
     except expat.ExpatError:
@@ -64,8 +64,9 @@ def document(data: bytes, *, plain: bool = True) -> Element:
 
 
 class _Reader:
-    def __init__(self, plain: bool) -> None:
+    def __init__(self, plain: bool, deepest: int) -> None:
         self._plain = plain
+        self._deepest = deepest
         self.root: Element | None = None
         self._open: list[Element] = []
         self._count = 0
@@ -81,7 +82,7 @@ class _Reader:
         space, _, local = name.rpartition(" ")
         if self._plain and (attributes or space not in _NAMESPACES):
             raise BadDocument("has attributes or a namespace of its own")
-        if len(self._open) >= _DEEPEST or self._count > _MOST_ELEMENTS:
+        if len(self._open) >= self._deepest or self._count > _MOST_ELEMENTS:
             raise BadDocument("has too many elements, or too deep ones")
         made = Element(local)
         if self._open:
@@ -92,7 +93,7 @@ class _Reader:
 
     def _text(self, data: str) -> None:
         one = self._open[-1]
-        if len(self._open) < _DEEPEST and not one.text and data.isspace():
+        if len(self._open) < self._deepest and not one.text and data.isspace():
             return  # between the elements
         one.text += data
         if len(one.text) > _LONGEST_TEXT:
