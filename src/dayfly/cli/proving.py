@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 from dayfly import __version__
 from dayfly.client.sandbox import AsyncSandbox
 from dayfly.errors import DayflyError
-from dayfly.network import Grants
+from dayfly.network import Grants, Network
 from dayfly.paths import Paths, default_paths
 from dayfly.policy import Policy
 from dayfly.prove import RULES, Condition, World
@@ -64,7 +64,7 @@ class Here:
         return Condition(name="image", value=f"{name} is not built", state="red", remedy=remedy)
 
     def closed(self) -> AsyncSandbox:
-        return AsyncSandbox(self.policy.model_copy(update={"network": "none"}), opener=self._manager())
+        return AsyncSandbox(self._with("none"), opener=self._manager())
 
     def named(self, elsewhere: World) -> AsyncSandbox:
         from dayfly.manager import embedded
@@ -72,7 +72,7 @@ class Here:
 
         manager = embedded(Outlet(elsewhere.start))
         self._managers.append(manager)
-        return AsyncSandbox(self.policy.model_copy(update={"network": self.rules}), opener=manager)
+        return AsyncSandbox(self._with(self.rules), opener=manager)
 
     @asynccontextmanager
     async def served(self, never: Mapping[str, str], canary: str) -> AsyncIterator[Served]:
@@ -85,6 +85,10 @@ class Here:
             async with serving(configuration, self._manager(), Path(directory)) as made:
                 first, second, reader = made.keys
                 yield Served(made.url, first, second, reader, never, canary, made.journal, made.public_key)
+
+    def _with(self, network: Network) -> Policy:
+        """The policy with that network. Nothing is copied in or out: a proof leaves the stores of others alone."""
+        return self.policy.model_copy(update={"network": network, "inputs": (), "outputs": ()})
 
     def _manager(self) -> Manager:
         from dayfly.manager import embedded
