@@ -130,6 +130,11 @@ def test_where_no_sandbox_can_be_made_nothing_is_green() -> None:
     assert not proof.green
 
 
+def test_one_place_takes_nothing_from_the_next() -> None:
+    names = ("network.interfaces", "cross-sandbox.files", "api.unknown", "named.listed", "resource.flood.threads")
+    assert [row.why for row in proved([BY_ID[name] for name in names]).red] == []
+
+
 def test_a_proof_without_a_row_is_not_green() -> None:
     assert not proved([]).green
 

@@ -79,10 +79,11 @@ class Here:
         """A server of this process, on a port of loopback, whose keys and journal are gone with it."""
         from dayfly.cli.serve import configured
         from dayfly.cli.serving import serving
+        from dayfly.manager import embedded
 
         configuration = configured(None, host="127.0.0.1", port=0)
         with tempfile.TemporaryDirectory(prefix="dayfly-proof-") as directory:
-            async with serving(configuration, self._manager(), Path(directory)) as made:
+            async with serving(configuration, embedded(), Path(directory)) as made:
                 first, second, reader = made.keys
                 yield Served(made.url, first, second, reader, never, canary, made.journal, made.public_key)
 

@@ -40,7 +40,7 @@ class Serving:
 
 @asynccontextmanager
 async def serving(configuration: Configuration, manager: Manager, directory: Path) -> AsyncIterator[Serving]:
-    """What it writes is in ``directory``; its sandboxes are the manager's, and end with it."""
+    """What it writes is in ``directory``. The manager is its own: it is closed with it."""
     from dayfly.journal import Journal, Signer
     from dayfly.manager import Admission, Allowance, Capacity, Tenants
     from dayfly.manager.admission import available_memory
