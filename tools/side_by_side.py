@@ -1,4 +1,4 @@
-"""Runs the tests, three folders at a time: half of the time a test waits for another process.
+"""Runs the tests, three folders at a time: some of the time a test waits, and its core is idle.
 
     python tools/side_by_side.py [FOLDER ...] [-- ARGUMENT OF PYTEST ...]
 
@@ -17,8 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 
 AT_ONCE = 3
-"""One more than the smallest machine that this is for has cores: two left half of them idle. With more, tests that wait for
-an event would wait for a core."""
+"""One more than the smallest machine that this is for has cores: while one folder's test waits, another has its core. With
+more, tests that wait for an event would wait for a core."""
 
 TESTS = Path("tests")
 
