@@ -1,7 +1,8 @@
 """What this machine offers to tests: each runsc, images, and gVisor over a data directory of its own.
 
 Images come from the user's own store, so that ``make test`` need not build them every time. To it the tests add those of
-their own recipes, ``tiny`` and ``python39``, and a shipped one that is missing; nothing in it is changed or removed.
+their own recipes, ``tiny`` and ``python39``, a shipped one that is missing, and the agent's bundle of this source tree; nothing
+in it is changed or removed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pytest
 from dayfly.boundaries.gvisor import GvisorBoundary
 from dayfly.errors import ImageNotFound
 from dayfly.images import Store, build, load_recipe, recipe_names, shipped_recipe
-from dayfly.paths import Paths, default_paths
+from dayfly.paths import Paths, default_paths, make_directory
 from dayfly.runtime import find_runsc
 from dayfly.spec import Image
 
@@ -67,9 +68,11 @@ def short_directory() -> Iterator[Path]:
 
 @contextmanager
 def furnished_directory() -> Iterator[Path]:
-    """For data, and with what takes long to get: this user's runsc and images are in it."""
+    """For data, and with what takes long to get: this user's runsc, images and bundles of the agent are in it."""
+    agents = default_paths().data / "agents"
+    make_directory(agents)
     with short_directory() as directory:
-        for shared in (default_paths().bin, default_paths().images):
+        for shared in (default_paths().bin, default_paths().images, agents):
             (directory / shared.name).symlink_to(shared)
         yield directory
 

@@ -296,6 +296,7 @@ LONG_FILES: dict[str, str] = {}
 DYNAMIC = {
     "dayfly.prove.inside.run": "attempts, by the names that probes give",
     "dayfly": "loads public names when first used; tests/client holds its table",
+    "dayfly.cli.commands": "loads a command when it is named; tests/cli holds its table",
     "dayfly.agent.core": "loads a part of the agent when first asked for",
     "dayfly.testing.hold_cell": "is told on its command line which subject to hold",
 }

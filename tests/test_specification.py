@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -16,6 +17,7 @@ def promises() -> list[tuple[str, str]]:
     return [(number, holders) for number, _, holders in ROW.findall(text)]
 
 
+@cache
 def names_of_tests(folder: Path) -> set[str]:
     files = folder.rglob("test_*.py") if folder != HERE else folder.glob("test_*.py")
     trees = (ast.parse(path.read_text("utf-8")) for path in files)

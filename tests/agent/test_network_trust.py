@@ -134,6 +134,8 @@ async def test_user_code_cannot_change_it(data: Host) -> None:
     await tell(data, OURS.pem)
     everything = f"cat {SYSTEM} /run/dayfly/*.crt $(find /usr -name cacert.pem) | sha256sum"
     before = await data.out(everything)
+    where = (await data.out("python3 -c 'import certifi; print(certifi.where())'")).decode().strip()
+    assert where.endswith("/cacert.pem")
     for attempt in (
         f"echo x >> {SYSTEM}",
         f"chmod 666 {SYSTEM}",
@@ -144,9 +146,9 @@ async def test_user_code_cannot_change_it(data: Host) -> None:
         "mv /run/dayfly /run/other",
         "touch /run/dayfly/mine",
         "rm -f /run/dayfly/authority.crt",
-        "echo x >> $(python3 -c 'import certifi; print(certifi.where())')",
-        "rm -f $(python3 -c 'import certifi; print(certifi.where())')",
-        "touch $(dirname $(python3 -c 'import certifi; print(certifi.where())'))/mine",
+        f"echo x >> {where}",
+        f"rm -f {where}",
+        f"touch $(dirname {where})/mine",
         "mv /run/dayfly/authority.crt /run/dayfly/ca-certificates.crt",
     ):
         call = await data.shell(attempt)

@@ -19,6 +19,7 @@ import pytest
 
 from dayfly.boundaries import forks
 from dayfly.boundaries.gvisor import cpus, watcher
+from dayfly.boundaries.gvisor import footprint as gvisor_footprint
 from dayfly.boundaries.gvisor.abilities import FIRST_UID, UIDS
 from dayfly.boundaries.gvisor.cgroups import CellCgroup
 from dayfly.boundaries.gvisor.command import LAUNCHER
@@ -354,7 +355,7 @@ def test_a_child_that_cannot_be_held_is_neither_left_running_nor_unreaped(monkey
     assert set(children(os.getpid())) <= before
 
 
-def test_a_cell_is_struck_down_where_no_descriptor_is_free(cells: Path) -> None:
+def test_a_cell_is_struck_down_where_no_descriptor_is_free(cells: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     footprint = Footprint(CellDirectory.create(Layout(cells / "one"), foreign=False))
     read, write = os.pipe()
     # Its "sentry" has a parent that does not take it along.
@@ -366,6 +367,8 @@ def test_a_cell_is_struck_down_where_no_descriptor_is_free(cells: Path) -> None:
     with none_left(resource.RLIMIT_NOFILE):
         footprint.strike()
     assert wait_gone([footprint.child.pid, sentry], 5)
+    # This "sentry" lived in the user namespace of everybody, who would be waited for as its guests are.
+    monkeypatch.setattr(gvisor_footprint, "GONE_SECONDS", 0.1)
     footprint.clear()
     assert list(cells.iterdir()) == []
     for descriptor in (read, write):

@@ -86,6 +86,8 @@ async def site(visit: Visit) -> None:
         visit.writer.write(head)
         visit.writer.write(answer)
         await visit.writer.drain()
+        if fields.get("connection") == "close":
+            break
 
 
 def page(path: str, fields: dict[str, str]) -> bytes:

@@ -19,10 +19,12 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from dayfly.server.app import ROUTES
+from dayfly.server.app import ROUTES, STATUSES
 from tests.server.house import TINY, House
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+
+ERROR = {"$ref": "#/components/schemas/ErrorAnswer"}
 
 DEADLY = {"/v1/sandboxes/{sandbox}/quarantine", "/v1/sandboxes/{sandbox}/files/watch"}
 
@@ -91,6 +93,18 @@ def _harmless(body: dict[str, Any]) -> None:
         body["timeout"] = 1
     if isinstance(body.get("seconds"), float | int) and 0 < body["seconds"] < PAUSED:
         body["seconds"] = PAUSED
+
+
+def test_every_error_is_described_in_the_one_form(server: House) -> None:
+    document = server.client().get("/v1/openapi.json").json()
+    assert "error" in document["components"]["schemas"]["ErrorAnswer"]["properties"]
+    operations = [operation for path in document["paths"].values() for operation in path.values()]
+    assert len(operations) > 30
+    for operation in operations:
+        told = {status: operation["responses"][str(status)].get("content") for status in STATUSES}
+        if operation["operationId"].startswith("ready"):
+            assert told.pop(503) is None, "it has an answer of its own"
+        assert all(one == {"application/json": {"schema": ERROR}} for one in told.values()), operation
 
 
 def test_no_call_takes_a_detour_through_a_thread() -> None:

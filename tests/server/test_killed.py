@@ -7,17 +7,17 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
 import pytest
 
 from dayfly.journal import ENDED, Reader, Signer, audit
-from dayfly.server import Configuration, Keys, Places
+from dayfly.server import Configuration, Places
 from tests.cli.leftovers import leftovers
 from tests.server.house import TINY
-from tests.server.test_serve import environment, serving, with_key
+from tests.server.test_serve import environment, new_key, serving, with_key
 
 __all__ = ["environment"]
 
@@ -70,11 +70,10 @@ def kill_while(process: subprocess.Popen[str], client: httpx.Client, sandboxes: 
 
 
 def kill_and_start_again(environment: dict[str, str], act: Act, count: int) -> None:
-    """What the command line would say of the keys and the journal is read here: a process for each takes a second."""
+    """What the command line would say of the journal is read here: a process for each takes a second."""
     data = Path(environment["DAYFLY_DATA"])
     places = Places.of(Configuration(data=data))
-    with closing(Keys(places.state)) as keys:
-        _, key = keys.create("team", "test", ("run",))
+    key = new_key(environment)
     with (
         serving(environment) as (process, url),
         httpx.Client(base_url=url, headers=with_key(key), timeout=60) as client,

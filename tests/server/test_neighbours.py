@@ -19,7 +19,7 @@ from dayfly.boundaries.gvisor.cgroup_home import find_home
 from dayfly.boundaries.gvisor.cgroups import cgroup_name
 from tests.server.house import TINY
 from tests.server.remains import Remains
-from tests.server.test_serve import dayfly, environment, serving, with_key
+from tests.server.test_serve import dayfly, environment, new_key, serving, with_key
 
 __all__ = ["environment"]
 
@@ -90,7 +90,7 @@ def calling(url: str, key: str, client: httpx.Client, code: str, *, read: bool =
 
 def test_whoever_is_beside_floods_and_hogs_is_answered(environment: dict[str, str]) -> None:
     data = Path(environment["DAYFLY_DATA"])
-    key = dayfly(environment, "keys", "create", "team").stdout
+    key = new_key(environment)
     with (
         (data / "log").open("w") as log,
         serving(environment, errors=log) as (process, url),

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.server.house import TINY, House
-from tests.server.test_serve import dayfly, environment, serving, stopping_soon, with_key
+from tests.server.test_serve import dayfly, environment, new_key, serving, stopping_soon, with_key
 
 __all__ = ["environment"]
 
@@ -110,7 +110,7 @@ def test_the_same_memory_is_found_where_nothing_is_encrypted(
 
 def test_conversations_outlive_their_server(environment: dict[str, str]) -> None:
     """SIGTERM, as in an upgrade: who comes back finds what they had; whoever has no conversation does not."""
-    key = dayfly(environment, "keys", "create", "team").stdout
+    key = new_key(environment)
     body = {"policy": TINY}
     with (
         serving(environment) as (process, url),

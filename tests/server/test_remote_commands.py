@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 
 from tests.server.house import TINY
-from tests.server.test_serve import dayfly, environment, serving, with_key
+from tests.server.test_serve import dayfly, environment, new_key, serving, with_key
 
 __all__ = ["environment"]
 
@@ -18,7 +18,7 @@ def test_a_tenant_sees_what_it_uses_and_ends_what_it_has(environment: dict[str, 
     config.write_text(
         "[tenants.anna]\nsandboxes = 7\ncpu_seconds_per_day = 36000\n[templates.small]\npolicy = {image = 'python'}\nspares = 0\n"
     )
-    anna, bert = (dayfly(environment, "keys", "create", tenant).stdout.strip() for tenant in ("anna", "bert"))
+    anna, bert = (new_key(environment, tenant) for tenant in ("anna", "bert"))
     with (
         serving(environment, "--config", str(config)) as (_, url),
         httpx.Client(base_url=url, headers=with_key(anna), timeout=60) as client,

@@ -13,7 +13,7 @@ import pytest
 
 from tests.server.house import TINY
 from tests.server.remains import Remains
-from tests.server.test_serve import dayfly, environment, serving, with_key
+from tests.server.test_serve import dayfly, environment, new_key, serving, with_key
 
 __all__ = ["environment"]
 
@@ -119,7 +119,7 @@ def test_after_many_sandboxes_a_server_holds_what_it_held_before(
     data = Path(environment["DAYFLY_DATA"])
     (data / "tmp").mkdir()
     environment["TMPDIR"] = str(data / "tmp")
-    key = dayfly(environment, "keys", "create", "team").stdout
+    key = new_key(environment)
     with (
         (data / "log").open("w") as log,
         serving(environment, errors=log) as (process, url),

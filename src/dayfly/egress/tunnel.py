@@ -144,12 +144,14 @@ class Tunnel:
         self._over.set()
 
     async def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Waits while the server does not read. Raises ``ConnectionError`` when the tunnel has ended."""
+        """Waits while the server does not read. Raises ``ConnectionError`` when the tunnel has ended; ``denied`` is as after
+        ``read``."""
         try:
             await self._stream.write(data)
         except OSError as error:
             if self._writing >= 0:
-                self._news()
+                with suppress(ConnectionResetError):
+                    await self._learn_why()
             raise BrokenPipeError(self.closed.why if self.closed else "the tunnel is closed") from error
         self.sent += len(data)
 

@@ -35,9 +35,14 @@ ROUTES: tuple[APIRouter, ...] = (
 
 STATUSES = (400, 401, 403, 404, 405, 409, 410, 413, 414, 416, 429, 431, 500, 502, 503, 507)
 
+_ERROR = {"application/json": {"schema": {"$ref": f"#/components/schemas/{ErrorAnswer.__name__}"}}}
+
 ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorAnswer, "description": "An error."} for status in STATUSES
+    **{status: {"description": "An error.", "content": _ERROR} for status in STATUSES},
+    400: {"model": ErrorAnswer, "description": "An error."},
 }
+"""The model is told once, and all others point to it: for each that is told, the framework makes a validator at each route,
+which took half of the time that a server needs to start."""
 
 
 def create_app(services: Services) -> Asgi:
