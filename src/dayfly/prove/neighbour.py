@@ -50,6 +50,12 @@ class Neighbour:
     def contacts(self, probe: Probe) -> tuple[str, ...]:
         return self.prey.contacts(probe)
 
+    def late(self, probe: Probe) -> tuple[str, ...]:
+        return self.prey.late(probe)
+
+    def strays(self) -> tuple[str, ...]:
+        return self.prey.strays()
+
     def leaked(self, output: str) -> tuple[str, ...]:
         found = [
             ("the other sandbox's secret", self.secret),

@@ -138,6 +138,8 @@ class Session:
             async with world(secrets.token_hex(16)) as elsewhere, self._ground.named(elsewhere) as sandbox:
                 outcomes = await try_all(sandbox, elsewhere, probes, self._tell)
                 again = await try_all(sandbox, elsewhere, [probes[0]], lambda outcome: None)
+            if strays := elsewhere.strays():
+                outcomes = distrusted(outcomes, f"nobody knows whose it was: {'; '.join(strays)}")
         except (DayflyError, OSError) as error:
             self._lost(probes, _said(error))
             return

@@ -83,6 +83,8 @@ class World:
     secret: str
     certificate: Path
     visits: list[str] = field(default_factory=list)
+    _aside: list[str] = field(default_factory=list)  # what came while no probe was tried, or one that is allowed, and was not its own
+    _judged: tuple[int, int] = (0, 0)  # visits and queries at the last verdict
 
     @property
     def marks(self) -> Mapping[str, Any]:
@@ -93,16 +95,29 @@ class World:
         return ""
 
     def watch(self) -> None:
+        self._aside = [*self.strays()]
         self.visits.clear()
         self.names.asked.clear()
+        self._judged = 0, 0
         self.names.table = {name: [list(one) for one in answers] for name, answers in NAMES.items()}
 
     def contacts(self, probe: Probe) -> tuple[str, ...]:
-        came = tuple(self.visits)
-        if probe.expected is Expected.ALLOWED:
-            return came
+        self._judged = len(self.visits), len(self.names.asked)
+        listed = tuple(where for where in self.visits if where.startswith(f"{PUBLIC[0]} "))
+        elsewhere = tuple(where for where in self.visits if where not in listed)
         asked = tuple(f"a query for {name}" for name in sorted({*self.names.asked} - {*probe.asks}))
-        return (came if len(came) > probe.comes else ()) + asked
+        if probe.expected is Expected.ALLOWED:
+            self._aside += (*elsewhere, *asked)
+            return listed
+        return elsewhere + (listed if len(listed) > probe.comes else ()) + asked
+
+    def late(self, probe: Probe) -> tuple[str, ...]:
+        """Nothing: visits have no marks here. Who comes late is the next one's, or a stray."""
+        return ()
+
+    def strays(self) -> tuple[str, ...]:
+        visits, queries = self._judged
+        return (*self._aside, *self.visits[visits:], *(f"a query for {name}" for name in self.names.asked[queries:]))
 
     def leaked(self, output: str) -> tuple[str, ...]:
         return ("what only a server outside says",) if self.secret in output else ()
