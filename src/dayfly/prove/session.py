@@ -56,7 +56,7 @@ class Ground(Protocol):
         ...
 
     def served(self, never: Mapping[str, str], canary: str) -> AbstractAsyncContextManager[Served]:
-        """A server of the same manager. Raises ``HostError`` where what it needs is not installed."""
+        """A server of a manager of its own. Raises ``HostError`` where what it needs is not installed."""
         ...
 
 
