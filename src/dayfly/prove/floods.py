@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -16,8 +17,9 @@ from dayfly.prove.program import PROGRAM
 from dayfly.prove.trials import Outcome
 from dayfly.prove.verdict import Claim, Seen, judge
 from dayfly.spec import EndReason, ProcessResult, Usage
+from dayfly.spec import Outcome as Ended
 
-__all__ = ["flood"]
+__all__ = ["ceilings", "flood"]
 
 GRACE_SECONDS = 6.0
 """Beyond its timeout, until a command that does not end is ended: 1 s, and 5 s to confirm it."""
@@ -30,6 +32,12 @@ ROOM = 64 * MIB
 
 ROUNDING = 0.1
 """Cores, by which a share that is measured over a few seconds may be off."""
+
+TIMES = 2
+"""What is given: a flood goes no further where no cap stops it. Twice, and ``BEYOND`` bytes or ``MORE`` processes, so that it is seen."""
+
+BEYOND = 4 * ROOM
+MORE = 64
 
 EXPECTED_ENDS = {
     EndReason.MEMORY_LIMIT,
@@ -71,13 +79,21 @@ def _and_end(told: str, measured: Measured) -> str:
 
 async def _flooded(sandbox: AsyncSandbox, probe: Probe) -> Measured:
     await sandbox.files.write(PROGRAM, bundle())
+    limits = {one.name: one.value for one in sandbox.limits}
     begun, done = time.monotonic(), None
     with suppress(DayflyError):  # where it has ended: why is asked below
-        done = await sandbox.commands.run(["python3", "-I", PROGRAM, "flood", probe.attempt], timeout=probe.seconds)
+        done = await sandbox.commands.run(
+            ["python3", "-I", PROGRAM, "flood", probe.attempt, json.dumps(ceilings(limits))], timeout=probe.seconds
+        )
     seconds = time.monotonic() - begun
     answers = await _answers(sandbox) if sandbox.end_reason is None else None
-    limits = {one.name: one.value for one in sandbox.limits}
     return Measured(seconds, probe.seconds, done, sandbox.usage, sandbox.end_reason, answers, limits)
+
+
+def ceilings(limits: Mapping[str, float]) -> dict[str, int]:
+    """Where floods stop by themselves, so that a machine is not harmed where a cap is missing."""
+    more = {"memory": BEYOND, "disk": BEYOND, "output": 0, "processes": MORE}
+    return {name: int(limits[name]) * TIMES + room for name, room in more.items()}
 
 
 async def _answers(sandbox: AsyncSandbox) -> bool | None:
@@ -136,9 +152,11 @@ def _disk(measured: Measured) -> Found:
 
 
 def _small(measured: Measured) -> Found:
-    """What costs the sandbox's memory or disk in small pieces: both are capped, and a smaller cap of its own may have come first."""
-    memory, disk = _memory(measured), _disk(measured)
-    return Found(True, memory.beyond or disk.beyond, f"{memory.told} of memory, {disk.told} of disk")
+    """What costs the sandbox's memory or disk in small pieces: both are capped, and a smaller cap of its own may have come first. Tried: it
+    went on to its end, to its deadline, or to a limit."""
+    memory, disk, done = _memory(measured), _disk(measured), measured.done
+    went = done is not None and (done.outcome is Ended.TIMEOUT or done.exit_code == 0)
+    return Found(went or measured.ended in EXPECTED_ENDS, memory.beyond or disk.beyond, f"{memory.told} of memory, {disk.told} of disk")
 
 
 def _cpu(measured: Measured) -> Found:
