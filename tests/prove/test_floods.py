@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from dayfly.limits import MIB
-from dayfly.prove.floods import GRACE_SECONDS, MEASURES, Measured, _after, ceilings
+from dayfly.prove.floods import GRACE_SECONDS, MEASURES, Measured, _after, _answers, ceilings
 from dayfly.spec import EndReason, Outcome, ProcessResult, Usage
 
 LIMITS = {"memory": 1024.0 * MIB, "disk": 2048.0 * MIB, "cpus": 1.0, "output": 4.0 * MIB, "processes": 256.0}
@@ -92,6 +93,33 @@ def test_a_flood_stops_by_itself_a_little_beyond_its_cap_where_it_is_seen(small:
     assert MEASURES["disk"](taken).beyond
     assert MEASURES["output"](measured(out=bytes(most["output"]), limits=limits)).beyond
     assert MEASURES["count"](measured(out=b"%d" % most["processes"], limits=limits)).beyond
+
+
+class Flooded:
+    """A sandbox that says how a command ended, and has ended then."""
+
+    end_reason: EndReason | None = None
+
+    def __init__(self, outcome: Outcome, ends: EndReason | None, out: bytes = b"") -> None:
+        self.commands = self
+        self._done, self._ends = ProcessResult(outcome=outcome, exit_code=None, stdout=out, stderr=b"", duration=1.0), ends
+
+    async def run(self, *words: Any, **named: Any) -> ProcessResult:
+        self.end_reason = self._ends
+        return self._done
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "answers"),
+    [
+        (Flooded(Outcome.OK, None, b"here\n"), True),
+        (Flooded(Outcome.SANDBOX_ENDED, EndReason.DISK_LIMIT), None),  # while it was asked
+        (Flooded(Outcome.SANDBOX_ENDED, EndReason.CRASHED), False),
+        (Flooded(Outcome.TIMEOUT, None), False),
+    ],
+)
+def test_a_sandbox_that_ends_by_its_limit_while_it_is_asked_has_not_gone_deaf(sandbox: Any, answers: bool | None) -> None:
+    assert asyncio.run(_answers(sandbox)) is answers
 
 
 def test_what_comes_after_a_flood_is_looked_at() -> None:

@@ -15,7 +15,7 @@ from dayfly.prove.bundle import bundle
 from dayfly.prove.probe import Probe
 from dayfly.prove.program import PROGRAM
 from dayfly.prove.trials import Outcome
-from dayfly.prove.verdict import Claim, Seen, judge
+from dayfly.prove.verdict import Claim, Seen, Verdict, judge
 from dayfly.spec import EndReason, ProcessResult, Usage
 from dayfly.spec import Outcome as Ended
 
@@ -23,6 +23,9 @@ __all__ = ["ceilings", "flood"]
 
 GRACE_SECONDS = 6.0
 """Beyond its timeout, until a command that does not end is ended: 1 s, and 5 s to confirm it."""
+
+ANSWER_SECONDS = 20.0
+"""For a word of a sandbox that was flooded, on a machine that is busy with it."""
 
 MARGIN = 1.1
 """Over a cap that is sampled, or counted in a kernel's own pages."""
@@ -32,6 +35,9 @@ ROOM = 64 * MIB
 
 ROUNDING = 0.1
 """Cores, by which a share that is measured over a few seconds may be off."""
+
+TRIES = 3
+"""Of a flood that came near no cap: on a busy machine others take what it would. Each is judged whole."""
 
 TIMES = 2
 """What is given: a flood goes no further where no cap stops it. Twice, and ``BEYOND`` bytes or ``MORE`` processes, so that it is seen."""
@@ -63,11 +69,18 @@ class Measured:
 
 async def flood(opened: Callable[[], AsyncSandbox], probe: Probe) -> Outcome:
     """Try one. ``probe.attempt`` is of ``inside``; ``probe.measure`` says what must hold."""
-    try:
-        async with opened() as sandbox:
-            measured = await _flooded(sandbox, probe)
-    except DayflyError as error:
-        return Outcome(probe, judge(probe, Claim(failed=f"{type(error).__name__}: {error.message}"), Seen()))
+    for _ in range(TRIES):
+        try:
+            async with opened() as sandbox:
+                outcome = _judged(probe, await _flooded(sandbox, probe))
+        except DayflyError as error:
+            return Outcome(probe, judge(probe, Claim(failed=f"{type(error).__name__}: {error.message}"), Seen()))
+        if outcome.judgement.verdict is not Verdict.INCONCLUSIVE:
+            break
+    return outcome
+
+
+def _judged(probe: Probe, measured: Measured) -> Outcome:
     found = MEASURES[probe.measure](measured)
     seen = Seen(contacts=(*([found.told] if found.beyond else []), *_after(measured)))
     return Outcome(probe, judge(probe, Claim(int(found.tried), told=_and_end(found.told, measured)), seen))
@@ -97,11 +110,13 @@ def ceilings(limits: Mapping[str, float]) -> dict[str, int]:
 
 
 async def _answers(sandbox: AsyncSandbox) -> bool | None:
-    try:
-        done = await sandbox.commands.run(["/bin/sh", "-c", "echo here"], timeout=20)
-    except DayflyError:
-        return None if sandbox.end_reason in EXPECTED_ENDS else False
-    return done.stdout == b"here\n"
+    """``None`` where it ends meanwhile as it may: who waits for a command then has a result that says so, or an error."""
+    done = None
+    with suppress(DayflyError):
+        done = await sandbox.commands.run(["/bin/sh", "-c", "echo here"], timeout=ANSWER_SECONDS)
+    if sandbox.end_reason in EXPECTED_ENDS:
+        return None
+    return done is not None and done.stdout == b"here\n"
 
 
 def _after(measured: Measured) -> list[str]:

@@ -60,6 +60,10 @@ class Ground(Protocol):
         ...
 
 
+LOST = (DayflyError, OSError)
+"""What a place can fail with: of this product, and of the machine, ``TimeoutError`` among them."""
+
+
 class Session:
     """``tell`` hears of every probe as it is judged."""
 
@@ -99,7 +103,7 @@ class Session:
                 self.limits = sandbox.limits
                 outcomes += await try_all(sandbox, prey, inside, self._tell)
                 outcomes += examine(sandbox, outside, self._tell)
-        except DayflyError as error:
+        except LOST as error:
             self._lost([*inside, *outside][len(outcomes) :], _said(error))
         self.outcomes += outcomes
 
@@ -114,7 +118,7 @@ class Session:
                 neighbour(other, prey) as scene,
             ):
                 self.outcomes += await try_all(sandbox, scene, probes, self._tell)
-        except DayflyError as error:
+        except LOST as error:
             self._lost(probes, _said(error))
 
     async def _served(self, prey: Bait, probes: Sequence[Probe]) -> None:
@@ -127,7 +131,7 @@ class Session:
         try:
             async with self._ground.served(never, prey.marks["canary_file"]) as served:
                 self.outcomes += await call_all(served, probes, self._tell)
-        except (DayflyError, OSError) as error:
+        except LOST as error:
             self._lost(probes, _said(error))
 
     async def _named(self, probes: Sequence[Probe]) -> None:
@@ -140,7 +144,7 @@ class Session:
                 again = await try_all(sandbox, elsewhere, [probes[0]], lambda outcome: None)
             if strays := elsewhere.strays():
                 outcomes = distrusted(outcomes, f"nobody knows whose it was: {'; '.join(strays)}")
-        except (DayflyError, OSError) as error:
+        except LOST as error:
             self._lost(probes, _said(error))
             return
         for control in (outcomes[0], *again):

@@ -194,11 +194,14 @@ _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s"
 def _certificate(directory: Path) -> Path:
     """Key and certificate in one file, its own authority, for the hosts that are spoken to over TLS."""
     both = directory / "certificate"
-    subprocess.run(
+    made = subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
          "-subj", "/CN=proof", "-addext", f"subjectAltName=DNS:{TLS},DNS:{DENIED}",
          "-keyout", str(directory / "key"), "-out", str(both)],
-        check=True, capture_output=True,
+        check=False, capture_output=True, env={**os.environ, "PATH": _PATH},
     )  # fmt: skip
+    if made.returncode:
+        said = made.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+        raise HostError(f"openssl makes no certificate: {' '.join(said)}", remedy="update openssl to 1.1.1 or later")
     both.write_text(both.read_text() + (directory / "key").read_text())
     return both
