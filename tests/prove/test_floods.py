@@ -102,7 +102,10 @@ class Flooded:
 
     def __init__(self, outcome: Outcome, ends: EndReason | None, out: bytes = b"") -> None:
         self.commands = self
-        self._done, self._ends = ProcessResult(outcome=outcome, exit_code=None, stdout=out, stderr=b"", duration=1.0), ends
+        self._done, self._ends = (
+            ProcessResult(outcome=outcome, exit_code=None, stdout=out, stderr=b"", duration=1.0),
+            ends,
+        )
 
     async def run(self, *words: Any, **named: Any) -> ProcessResult:
         self.end_reason = self._ends
@@ -118,7 +121,9 @@ class Flooded:
         (Flooded(Outcome.TIMEOUT, None), False),
     ],
 )
-def test_a_sandbox_that_ends_by_its_limit_while_it_is_asked_has_not_gone_deaf(sandbox: Any, answers: bool | None) -> None:
+def test_a_sandbox_that_ends_by_its_limit_while_it_is_asked_has_not_gone_deaf(
+    sandbox: Any, answers: bool | None
+) -> None:
     assert asyncio.run(_answers(sandbox)) is answers
 
 

@@ -96,7 +96,9 @@ def test_whatever_the_program_says_is_a_bounded_claim_or_none(row: object) -> No
     "".join((*claim.reached, claim.failed)).encode()  # can be written
 
 
-@pytest.mark.parametrize("row", [{"tried": 1, "reached": ["\ud800"]}, {"failed": "\udfff"}, {"tried": 10**4000, "reached": []}])
+@pytest.mark.parametrize(
+    "row", [{"tried": 1, "reached": ["\ud800"]}, {"failed": "\udfff"}, {"tried": 10**4000, "reached": []}]
+)
 def test_a_report_can_be_written_whatever_the_program_says(row: object) -> None:
     judgement = judge(PROBE, read_claim(row), NOTHING)
     proof = Proof(

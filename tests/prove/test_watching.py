@@ -15,6 +15,7 @@ from dayfly.prove.internet import PUBLIC, Names
 from dayfly.prove.marks import TOKEN, token_of
 from dayfly.prove.probe import Expected, Probe, Property, Severity
 from dayfly.prove.world import TCP, World
+from dayfly.prove.world import world as real_world
 
 FIRST = Probe("network.first", "Reach something", Property.NETWORK, Severity.CRITICAL, "network.tcp")
 SECOND = replace(FIRST, id="network.second")
@@ -91,6 +92,26 @@ def test_who_comes_after_the_last_probe_is_a_stray() -> None:
         assert prey.strays() == ("TCP on loopback",), "the host's own visits are none, and take none along"
 
     watched(after)
+
+
+@pytest.mark.parametrize("dead", [None, "a server", "the name server"])
+def test_each_server_of_the_world_has_seen_a_visitor_or_nothing_is_shown(
+    dead: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def within() -> str:
+        async with real_world("secret") as elsewhere:
+            assert await elsewhere.alive() == ""
+            assert (elsewhere.visits, elsewhere.names.asked) == ([], []), "those of the proof itself are not kept"
+            if dead is not None:
+                monkeypatch.setattr("dayfly.prove.world.ALIVE_SECONDS", 0.5)
+            if dead == "a server":
+                elsewhere.servers[-2].close()
+            if dead == "the name server":
+                elsewhere.names.close()
+            return await elsewhere.alive()
+
+    said = asyncio.run(within())
+    assert said == "" if dead is None else "does not see who comes" in said
 
 
 def world() -> World:

@@ -47,7 +47,9 @@ class Bait:
     _came: asyncio.Event = field(default_factory=asyncio.Event)
     _watched: int = 0  # visits before this probe's
     _judged: int = 0  # visits before the last verdict
-    _asked: set[str] = field(default_factory=set)  # marks of probes that were judged: theirs is what comes later with them
+    _asked: set[str] = field(
+        default_factory=set
+    )  # marks of probes that were judged: theirs is what comes later with them
 
     def note(self, visit: Visit) -> None:
         self.visits.append(visit)

@@ -171,7 +171,11 @@ def _small(measured: Measured) -> Found:
     went on to its end, to its deadline, or to a limit."""
     memory, disk, done = _memory(measured), _disk(measured), measured.done
     went = done is not None and (done.outcome is Ended.TIMEOUT or done.exit_code == 0)
-    return Found(went or measured.ended in EXPECTED_ENDS, memory.beyond or disk.beyond, f"{memory.told} of memory, {disk.told} of disk")
+    return Found(
+        went or measured.ended in EXPECTED_ENDS,
+        memory.beyond or disk.beyond,
+        f"{memory.told} of memory, {disk.told} of disk",
+    )
 
 
 def _cpu(measured: Measured) -> Found:

@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
+from http.client import HTTPException
 from typing import Literal, Protocol
 
 from dayfly.client.sandbox import AsyncSandbox
@@ -60,7 +61,7 @@ class Ground(Protocol):
         ...
 
 
-LOST = (DayflyError, OSError)
+LOST = (DayflyError, OSError, HTTPException)
 """What a place can fail with: of this product, and of the machine, ``TimeoutError`` among them."""
 
 

@@ -8,7 +8,6 @@ import os
 import socket
 from collections.abc import Callable
 
-
 REFUSED = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.ENODEV, errno.EOPNOTSUPP)
 """Not given, or not there. Any other error is of somebody who has looked at the arguments, so the call itself was let through."""
 
