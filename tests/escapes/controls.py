@@ -99,7 +99,7 @@ AS_ROOT = Missing(shell="{program}", root=True)
 HERE = [["127.0.0.1", OWN]]
 
 CONTROLS: dict[str, Callable[[Probe], Control]] = {
-    "kernel.calls": lambda probe: Control({"numbers": {**probe.arguments["numbers"], "getpid": 39}}),
+    "kernel.calls": lambda probe: Control({"numbers": {**probe.arguments["numbers"], "getpid": [39]}}),
     "kernel.writable": more("paths", "/dev/null"),
     "kernel.readable": more("paths", "/etc/passwd"),
     "kernel.devices": more("names", "null"),

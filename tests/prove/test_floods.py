@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from dayfly.limits import MIB
-from dayfly.prove.floods import GRACE_SECONDS, MEASURES, Measured, _after
+from dayfly.prove.floods import GRACE_SECONDS, MEASURES, Measured, _after, _answers, ceilings
 from dayfly.spec import EndReason, Outcome, ProcessResult, Usage
 
 LIMITS = {"memory": 1024.0 * MIB, "disk": 2048.0 * MIB, "cpus": 1.0, "output": 4.0 * MIB, "processes": 256.0}
@@ -71,6 +72,59 @@ def test_a_sandbox_that_ended_with_the_limits_name_had_come_to_it(name: str) -> 
         "count": EndReason.PROCESS_LIMIT,
     }
     assert MEASURES[name](measured(ended=reasons[name])).tried
+
+
+@pytest.mark.parametrize(
+    "done",
+    [None, ProcessResult(outcome=Outcome.ERROR, exit_code=127, stdout=b"", stderr=b"no python3", duration=1.0)],
+)
+def test_a_flood_that_did_not_run_has_tried_nothing(done: ProcessResult | None) -> None:
+    assert not MEASURES["small"](measured(done=done)).tried
+
+
+@pytest.mark.parametrize("small", [1, 1024])
+def test_a_flood_stops_by_itself_a_little_beyond_its_cap_where_it_is_seen(small: int) -> None:
+    """Without a wall it takes no more of the machine than shows that there is none."""
+    limits = {name: value / small for name, value in LIMITS.items()}
+    most = ceilings(limits)
+    assert all(most[name] <= 2 * limits[name] + 256 * MIB for name in ("memory", "disk", "output"))
+    taken = measured(memory=most["memory"] // MIB, disk=most["disk"] // MIB, limits=limits)
+    assert MEASURES["memory"](taken).beyond
+    assert MEASURES["disk"](taken).beyond
+    assert MEASURES["output"](measured(out=bytes(most["output"]), limits=limits)).beyond
+    assert MEASURES["count"](measured(out=b"%d" % most["processes"], limits=limits)).beyond
+
+
+class Flooded:
+    """A sandbox that says how a command ended, and has ended then."""
+
+    end_reason: EndReason | None = None
+
+    def __init__(self, outcome: Outcome, ends: EndReason | None, out: bytes = b"") -> None:
+        self.commands = self
+        self._done, self._ends = (
+            ProcessResult(outcome=outcome, exit_code=None, stdout=out, stderr=b"", duration=1.0),
+            ends,
+        )
+
+    async def run(self, *words: Any, **named: Any) -> ProcessResult:
+        self.end_reason = self._ends
+        return self._done
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "answers"),
+    [
+        (Flooded(Outcome.OK, None, b"here\n"), True),
+        (Flooded(Outcome.SANDBOX_ENDED, EndReason.DISK_LIMIT), None),  # while it was asked
+        (Flooded(Outcome.SANDBOX_ENDED, EndReason.CRASHED), False),
+        (Flooded(Outcome.TIMEOUT, None), False),
+    ],
+)
+def test_a_sandbox_that_ends_by_its_limit_while_it_is_asked_has_not_gone_deaf(
+    sandbox: Any, answers: bool | None
+) -> None:
+    assert asyncio.run(_answers(sandbox)) is answers
 
 
 def test_what_comes_after_a_flood_is_looked_at() -> None:

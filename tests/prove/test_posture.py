@@ -22,7 +22,7 @@ GOOD = Process(
     STATUS,
     THERE,
     "4:memory:/dayfly-0123456789abcdef",
-    ["/dev/null", "pipe:[1]", "/root/usr/bin/python3"],
+    ["/dev/null", "pipe:[1]", "/root/usr/bin/python3", "/run/dayfly/cells/0123456789abcdef/upper/x"],
     ["lo"],
     ["proc", "etc"],
 )
@@ -31,7 +31,7 @@ GOOD = Process(
 def watched(**changes: Any) -> Watched:
     sentry = replace(GOOD, **changes)
     gofer = replace(GOOD, name=GOFER, root=["usr"])
-    return Watched([sentry, gofer], [LIMIT], HERE, "dayfly-0123456789abcdef")
+    return Watched([sentry, gofer], [LIMIT], HERE, "0123456789abcdef")
 
 
 @pytest.mark.parametrize("name", sorted(EXAMINATIONS))
@@ -54,6 +54,7 @@ def test_where_all_is_well_nothing_is_found_and_something_was_looked_at(name: st
         ("sees", {"root": ["proc", "etc", "home"]}),
         ("holds", {"files": ["/etc/shadow"]}),
         ("holds", {"files": ["/home/me/.ssh/id_ed25519 (deleted)"]}),
+        ("holds", {"files": ["/run/dayfly/cells/fedcba9876543210/upper/another's"]}),
         ("in_its_cgroup", {"cgroups": "4:memory:/"}),
     ],
 )
@@ -75,6 +76,13 @@ def test_without_limits_by_a_cgroup_nothing_has_to_be_in_one() -> None:
 @pytest.mark.parametrize("name", sorted(set(EXAMINATIONS) - {"kept", "in_its_cgroup"}))
 def test_of_processes_that_are_not_there_nothing_is_shown(name: str) -> None:
     assert EXAMINATIONS[name](Watched([], [LIMIT], HERE, "x"))[0] == 0
+
+
+@pytest.mark.parametrize("name", sorted(set(EXAMINATIONS) - {"kept", "in_its_cgroup"}))
+def test_where_the_kernel_cannot_be_seen_nothing_is_shown_by_its_helper(name: str) -> None:
+    whole = watched()
+    gofer_alone = replace(whole, processes=[one for one in whole.processes if one.name == GOFER])
+    assert EXAMINATIONS[name](gofer_alone)[0] == 0
 
 
 def test_nobodys_processes_are_none() -> None:

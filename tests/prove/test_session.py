@@ -149,6 +149,12 @@ def test_a_flood_is_measured(name: str) -> None:
     assert outcome.judgement.verdict is Verdict.DENIED, outcome.judgement.why
 
 
+def test_sandboxes_are_opened_after_a_server_has_ended() -> None:
+    """A server closes its manager, and the floods come last."""
+    proof = proved([BY_ID["api.scope"], BY_ID["resource.end.deaf"]])
+    assert [(row.id, row.why) for row in proof.red] == []
+
+
 def test_a_control_that_is_dead_at_the_end_takes_what_was_denied_along() -> None:
     """The listed host answers at first and not in the end: nobody knows since when nothing got through."""
 

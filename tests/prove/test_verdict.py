@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from dayfly.prove.page import page
 from dayfly.prove.probe import Expected, Probe, Property, Severity
-from dayfly.prove.verdict import MOST_REACHED, MOST_TEXT, Claim, Seen, Verdict, judge, read_claim
+from dayfly.prove.proof import Proof, row_of
+from dayfly.prove.trials import Outcome
+from dayfly.prove.verdict import MOST_REACHED, MOST_TEXT, MOST_TRIED, Claim, Seen, Verdict, judge, read_claim
 
 PROBE = Probe("network.x", "Reach something", Property.NETWORK, Severity.CRITICAL, "network.tcp", seen_by=("a server",))
 USEFUL = replace(PROBE, expected=Expected.ALLOWED)
@@ -88,6 +92,28 @@ def test_whatever_the_program_says_is_a_bounded_claim_or_none(row: object) -> No
     assert len(claim.reached) <= MOST_REACHED
     assert all(isinstance(item, str) and len(item) <= MOST_TEXT for item in (*claim.reached, claim.failed))
     assert claim.told == "", "figures are the host's"
+    assert claim.tried <= MOST_TRIED
+    "".join((*claim.reached, claim.failed)).encode()  # can be written
+
+
+@pytest.mark.parametrize(
+    "row", [{"tried": 1, "reached": ["\ud800"]}, {"failed": "\udfff"}, {"tried": 10**4000, "reached": []}]
+)
+def test_a_report_can_be_written_whatever_the_program_says(row: object) -> None:
+    judgement = judge(PROBE, read_claim(row), NOTHING)
+    proof = Proof(
+        at=datetime.datetime.now(datetime.UTC),
+        seconds=1.0,
+        set="quick",
+        image="python",
+        policy_digest="",
+        conditions=(),
+        limits=(),
+        rows=(row_of(Outcome(PROBE, judgement)),),
+    )
+    assert Proof.model_validate_json(proof.model_dump_json()) == proof
+    page(proof).encode()
+    assert len(judgement.why) <= MOST_TEXT
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ class Here:
     paths: Paths = field(default_factory=default_paths)
     rules: Grants = RULES
     _managers: list[Manager] = field(default_factory=list)
+    _of_closed: Manager | None = None
 
     @property
     def host_paths(self) -> Sequence[str]:
@@ -70,20 +71,20 @@ class Here:
         from dayfly.manager import embedded
         from dayfly.manager.outlet import Outlet
 
-        manager = embedded(Outlet(elsewhere.start))
-        self._managers.append(manager)
+        manager = self._kept(embedded(Outlet(elsewhere.start)))
         return AsyncSandbox(self._with(self.rules), opener=manager)
 
     @asynccontextmanager
     async def served(self, never: Mapping[str, str], canary: str) -> AsyncIterator[Served]:
-        """A server of this process, on a port of loopback, whose keys and journal are gone with it."""
+        """A server of this process, on a port of loopback, whose keys and journal are gone with it. Its manager is its own, since it
+        closes it in the end."""
         from dayfly.cli.serve import configured
         from dayfly.cli.serving import serving
         from dayfly.manager import embedded
 
         configuration = configured(None, host="127.0.0.1", port=0)
         with tempfile.TemporaryDirectory(prefix="dayfly-proof-") as directory:
-            async with serving(configuration, embedded(), Path(directory)) as made:
+            async with serving(configuration, self._kept(embedded()), Path(directory)) as made:
                 first, second, reader = made.keys
                 yield Served(made.url, first, second, reader, never, canary, made.journal, made.public_key)
 
@@ -94,9 +95,14 @@ class Here:
     def _manager(self) -> Manager:
         from dayfly.manager import embedded
 
-        if not self._managers:
-            self._managers.append(embedded())
-        return self._managers[0]
+        if self._of_closed is None:
+            self._of_closed = self._kept(embedded())
+        return self._of_closed
+
+    def _kept(self, manager: Manager) -> Manager:
+        """Closed with this."""
+        self._managers.append(manager)
+        return manager
 
     async def __aenter__(self) -> Self:
         return self

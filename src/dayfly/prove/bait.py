@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dayfly.prove.marks import TOKEN, token_of
+from dayfly.prove.marks import token_of
 from dayfly.prove.probe import Probe
 
 __all__ = ["Bait", "Visit", "bait"]
@@ -27,9 +27,9 @@ GREETING_SECONDS = 2.0
 """For the host's own visits, which take a millisecond."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Visit:
-    """Somebody came to one of the host's servers. ``said``: how it began."""
+    """Somebody came to one of the host's servers. ``said``: how it began, once that is known."""
 
     where: str
     said: str = ""
@@ -38,13 +38,18 @@ class Visit:
 @dataclass
 class Bait:
     """``marks`` fill the arguments of probes. ``secrets`` are known to the host alone: who tells one has read it here. ``visits`` grows whenever
-    something reaches one of the servers."""
+    something reaches one of the servers, and forgets nobody but the host itself."""
 
     marks: dict[str, Any] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
     visits: list[Visit] = field(default_factory=list)
     _greet: list[Callable[[], None]] = field(default_factory=list)
     _came: asyncio.Event = field(default_factory=asyncio.Event)
+    _watched: int = 0  # visits before this probe's
+    _judged: int = 0  # visits before the last verdict
+    _asked: set[str] = field(
+        default_factory=set
+    )  # marks of probes that were judged: theirs is what comes later with them
 
     def note(self, visit: Visit) -> None:
         self.visits.append(visit)
@@ -52,25 +57,40 @@ class Bait:
 
     async def alive(self) -> str:
         """Why the servers prove nothing; empty: each of them has seen the host itself just now."""
-        self.visits.clear()
+        begun = len(self.visits)
         for greet in self._greet:
             await asyncio.to_thread(greet)
         try:
             async with asyncio.timeout(GREETING_SECONDS):
-                while len({visit.where for visit in self.visits}) < len(self._greet):
+                while len({visit.where for visit in self.visits[begun:]}) < len(self._greet):
                     self._came.clear()
                     await self._came.wait()
         except TimeoutError:
             return "one of the host's own servers does not see who comes"
+        came = self.visits[begun:]
+        if len(came) > len(self._greet):
+            return f"somebody came besides the host itself: {', '.join(one.where for one in came)}"
+        del self.visits[begun:]
         return ""
 
     def watch(self) -> None:
-        self.visits.clear()
+        self._watched = len(self.visits)
 
     def contacts(self, probe: Probe) -> tuple[str, ...]:
-        """Who said whose attempt it is, is that one's; who said nothing counts against every probe of the batch."""
+        """Who says whose attempt it is, is that one's. Anybody else is this one's, whatever he says."""
         mark = token_of(probe)
-        return tuple(one.where for one in self.visits if mark in one.said or TOKEN not in one.said)
+        earlier = self._asked - {mark}
+        self._asked.add(mark)
+        self._judged = len(self.visits)
+        return tuple(
+            one.where for one in self.visits[self._watched :] if not any(other in one.said for other in earlier)
+        )
+
+    def late(self, probe: Probe) -> tuple[str, ...]:
+        return tuple(one.where for one in self.visits if token_of(probe) in one.said)
+
+    def strays(self) -> tuple[str, ...]:
+        return tuple(one.where for one in self.visits[self._judged :])
 
     def leaked(self, output: str) -> tuple[str, ...]:
         """What of the host's is in there."""
@@ -140,13 +160,11 @@ def _connect_unix(name: str) -> None:
 
 def _serve(found: Bait, what: str) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]:
     async def visited(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        at = len(found.visits)
-        found.note(Visit(what))
+        visit = Visit(what)
+        found.note(visit)
         writer.write(found.secrets["the host's server"].encode())
-        said = await _beginning(reader)
+        visit.said = await _beginning(reader)
         writer.close()
-        if at < len(found.visits):
-            found.visits[at] = Visit(what, said)
 
     return visited
 

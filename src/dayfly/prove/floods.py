@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -14,13 +15,17 @@ from dayfly.prove.bundle import bundle
 from dayfly.prove.probe import Probe
 from dayfly.prove.program import PROGRAM
 from dayfly.prove.trials import Outcome
-from dayfly.prove.verdict import Claim, Seen, judge
+from dayfly.prove.verdict import Claim, Seen, Verdict, judge
 from dayfly.spec import EndReason, ProcessResult, Usage
+from dayfly.spec import Outcome as Ended
 
-__all__ = ["flood"]
+__all__ = ["ceilings", "flood"]
 
 GRACE_SECONDS = 6.0
 """Beyond its timeout, until a command that does not end is ended: 1 s, and 5 s to confirm it."""
+
+ANSWER_SECONDS = 20.0
+"""For a word of a sandbox that was flooded, on a machine that is busy with it."""
 
 MARGIN = 1.1
 """Over a cap that is sampled, or counted in a kernel's own pages."""
@@ -30,6 +35,15 @@ ROOM = 64 * MIB
 
 ROUNDING = 0.1
 """Cores, by which a share that is measured over a few seconds may be off."""
+
+TRIES = 3
+"""Of a flood that came near no cap: on a busy machine others take what it would. Each is judged whole."""
+
+TIMES = 2
+"""What is given: a flood goes no further where no cap stops it. Twice, and ``BEYOND`` bytes or ``MORE`` processes, so that it is seen."""
+
+BEYOND = 4 * ROOM
+MORE = 64
 
 EXPECTED_ENDS = {
     EndReason.MEMORY_LIMIT,
@@ -55,11 +69,18 @@ class Measured:
 
 async def flood(opened: Callable[[], AsyncSandbox], probe: Probe) -> Outcome:
     """Try one. ``probe.attempt`` is of ``inside``; ``probe.measure`` says what must hold."""
-    try:
-        async with opened() as sandbox:
-            measured = await _flooded(sandbox, probe)
-    except DayflyError as error:
-        return Outcome(probe, judge(probe, Claim(failed=f"{type(error).__name__}: {error.message}"), Seen()))
+    for _ in range(TRIES):
+        try:
+            async with opened() as sandbox:
+                outcome = _judged(probe, await _flooded(sandbox, probe))
+        except DayflyError as error:
+            return Outcome(probe, judge(probe, Claim(failed=f"{type(error).__name__}: {error.message}"), Seen()))
+        if outcome.judgement.verdict is not Verdict.INCONCLUSIVE:
+            break
+    return outcome
+
+
+def _judged(probe: Probe, measured: Measured) -> Outcome:
     found = MEASURES[probe.measure](measured)
     seen = Seen(contacts=(*([found.told] if found.beyond else []), *_after(measured)))
     return Outcome(probe, judge(probe, Claim(int(found.tried), told=_and_end(found.told, measured)), seen))
@@ -71,21 +92,31 @@ def _and_end(told: str, measured: Measured) -> str:
 
 async def _flooded(sandbox: AsyncSandbox, probe: Probe) -> Measured:
     await sandbox.files.write(PROGRAM, bundle())
+    limits = {one.name: one.value for one in sandbox.limits}
     begun, done = time.monotonic(), None
     with suppress(DayflyError):  # where it has ended: why is asked below
-        done = await sandbox.commands.run(["python3", "-I", PROGRAM, "flood", probe.attempt], timeout=probe.seconds)
+        done = await sandbox.commands.run(
+            ["python3", "-I", PROGRAM, "flood", probe.attempt, json.dumps(ceilings(limits))], timeout=probe.seconds
+        )
     seconds = time.monotonic() - begun
     answers = await _answers(sandbox) if sandbox.end_reason is None else None
-    limits = {one.name: one.value for one in sandbox.limits}
     return Measured(seconds, probe.seconds, done, sandbox.usage, sandbox.end_reason, answers, limits)
 
 
+def ceilings(limits: Mapping[str, float]) -> dict[str, int]:
+    """Where floods stop by themselves, so that a machine is not harmed where a cap is missing."""
+    more = {"memory": BEYOND, "disk": BEYOND, "output": 0, "processes": MORE}
+    return {name: int(limits[name]) * TIMES + room for name, room in more.items()}
+
+
 async def _answers(sandbox: AsyncSandbox) -> bool | None:
-    try:
-        done = await sandbox.commands.run(["/bin/sh", "-c", "echo here"], timeout=20)
-    except DayflyError:
-        return None if sandbox.end_reason in EXPECTED_ENDS else False
-    return done.stdout == b"here\n"
+    """``None`` where it ends meanwhile as it may: who waits for a command then has a result that says so, or an error."""
+    done = None
+    with suppress(DayflyError):
+        done = await sandbox.commands.run(["/bin/sh", "-c", "echo here"], timeout=ANSWER_SECONDS)
+    if sandbox.end_reason in EXPECTED_ENDS:
+        return None
+    return done is not None and done.stdout == b"here\n"
 
 
 def _after(measured: Measured) -> list[str]:
@@ -136,9 +167,15 @@ def _disk(measured: Measured) -> Found:
 
 
 def _small(measured: Measured) -> Found:
-    """What costs the sandbox's memory or disk in small pieces: both are capped, and a smaller cap of its own may have come first."""
-    memory, disk = _memory(measured), _disk(measured)
-    return Found(True, memory.beyond or disk.beyond, f"{memory.told} of memory, {disk.told} of disk")
+    """What costs the sandbox's memory or disk in small pieces: both are capped, and a smaller cap of its own may have come first. Tried: it
+    went on to its end, to its deadline, or to a limit."""
+    memory, disk, done = _memory(measured), _disk(measured), measured.done
+    went = done is not None and (done.outcome is Ended.TIMEOUT or done.exit_code == 0)
+    return Found(
+        went or measured.ended in EXPECTED_ENDS,
+        memory.beyond or disk.beyond,
+        f"{memory.told} of memory, {disk.told} of disk",
+    )
 
 
 def _cpu(measured: Measured) -> Found:

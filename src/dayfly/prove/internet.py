@@ -30,6 +30,10 @@ NEIGHBOUR = "193.0.14.9"
 """On the same link as the gateway, under a public address."""
 
 
+VISIT_SECONDS = 2.0
+"""For a connection between two namespaces of this machine, which takes a millisecond."""
+
+
 class Internet:
     """Raises ``OSError`` where namespaces cannot be made."""
 
@@ -66,7 +70,8 @@ class Internet:
             yield internet
 
     def bind(self, side: str, kind: str, address: str, port: int) -> socket.socket:
-        """``side``: near (where the gateway is) or far. ``kind``: tcp (listening) or udp."""
+        """``side``: near (where the gateway is) or far. ``kind``: tcp (listening), udp, or visit (connected to there over TCP). Raises
+        ``OSError``."""
         self._ours.send(json.dumps([side, kind, address, port]).encode())
         data, numbers, _, _ = socket.recv_fds(self._ours, 1000, 1)
         if not numbers:
@@ -192,9 +197,13 @@ def _serve(asked: socket.socket, request: bytes) -> None:
     _, kind, address, port = json.loads(request)
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
-        with socket.socket(family, socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM) as made:
+        with socket.socket(family, socket.SOCK_DGRAM if kind == "udp" else socket.SOCK_STREAM) as made:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            made.bind((address, port))
+            if kind == "visit":
+                made.settimeout(VISIT_SECONDS)
+                made.connect((address, port))
+            else:
+                made.bind((address, port))
             if kind == "tcp":
                 made.listen(128)
             socket.send_fds(asked, [b"made"], [made.fileno()])

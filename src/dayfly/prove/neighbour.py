@@ -22,6 +22,9 @@ __all__ = ["PORT", "Neighbour", "neighbour"]
 PORT = 8765
 """Where it listens, on all that it has."""
 
+MOST_SAID = 4096
+"""Characters of it that are kept until then."""
+
 READY_SECONDS = 20.0
 """Until it says that it listens: Python starts."""
 
@@ -50,6 +53,12 @@ class Neighbour:
     def contacts(self, probe: Probe) -> tuple[str, ...]:
         return self.prey.contacts(probe)
 
+    def late(self, probe: Probe) -> tuple[str, ...]:
+        return self.prey.late(probe)
+
+    def strays(self) -> tuple[str, ...]:
+        return self.prey.strays()
+
     def leaked(self, output: str) -> tuple[str, ...]:
         found = [
             ("the other sandbox's secret", self.secret),
@@ -71,7 +80,7 @@ async def neighbour(sandbox: AsyncSandbox, prey: Bait) -> AsyncIterator[Neighbou
         said = ""
         async with asyncio.timeout(READY_SECONDS):
             async for output in process.output():
-                said += output.data.decode("ascii", "replace")
+                said = (said + output.data.decode("ascii", "replace"))[-MOST_SAID:]
                 if "ready" in said or output.stream == "stderr":
                     break
         if "ready" not in said:

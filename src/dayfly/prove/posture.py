@@ -19,8 +19,9 @@ Found = tuple[int, list[str]]
 
 SENTRY, GOFER = "runsc-sandbox", "runsc-gofer"
 
-ITS_FILES = re.compile(r"/root(/|$)|/dev/null$|/memfd:|/$|.*/cells/[0-9a-f]{16}/")
-"""What the sentry and the gofer hold: files of the image, seen from the root that they have given themselves, their memory, and their cell's directory."""
+ITS_FILES = re.compile(r"/root(/|$)|/dev/null$|/memfd:|/$")
+"""What the sentry and the gofer hold: files of the image, seen from the root that they have given themselves, and their memory. Besides, those of
+their own cell's directory."""
 
 ITS_OTHERS = ("anon_inode", "pipe", "socket")
 
@@ -45,12 +46,17 @@ class Process:
 
 @dataclass(frozen=True)
 class Watched:
-    """A live sandbox as the host sees it. ``here``: the namespaces of whoever looks."""
+    """A live sandbox as the host sees it. ``here``: the namespaces of whoever looks; ``mark``: the beginning of its id, by which its
+    directories are called."""
 
     processes: Sequence[Process]
     limits: Sequence[LimitReport]
     here: Mapping[str, str]
-    cgroup_part: str
+    mark: str
+
+    @property
+    def cgroup_part(self) -> str:
+        return f"dayfly-{self.mark}"
 
     @property
     def apart(self) -> list[Process]:
@@ -62,7 +68,7 @@ def processes_of(sandbox: str, limits: Sequence[LimitReport]) -> Watched:
     """Of the sandbox with that id. What cannot be read is not there, and then examinations have nothing to look at."""
     mark = sandbox[:16]
     found = [one for pid in os.listdir("/proc") if pid.isdigit() and (one := _process(int(pid), mark)) is not None]
-    return Watched(found, limits, _namespaces(Path("/proc/self")), f"dayfly-{mark}")
+    return Watched(found, limits, _namespaces(Path("/proc/self")), mark)
 
 
 def _process(pid: int, mark: str) -> Process | None:
@@ -95,6 +101,8 @@ def examination(look: Callable[[Process, Watched], list[str]], names: tuple[str,
 
     def examined(watched: Watched) -> Found:
         looked = [process for process in watched.processes if process.name in names]
+        if {process.name for process in looked} != set(names):
+            return 0, []  # of one that cannot be seen nothing is shown
         return len(looked), [f"{one.name}: {what}" for one in looked for what in look(one, watched)]
 
     return examined
@@ -133,7 +141,9 @@ def _sees(process: Process, watched: Watched) -> list[str]:
 
 def _holds(process: Process, watched: Watched) -> list[str]:
     kept = [name.removesuffix(" (deleted)") for name in process.files]
-    return [name for name in kept if not ITS_FILES.match(name) and name.split(":")[0] not in ITS_OTHERS]
+    its_cell = re.compile(rf".*/cells/{re.escape(watched.mark)}/")
+    others = [name for name in kept if not ITS_FILES.match(name) and not its_cell.match(name)]
+    return [name for name in others if name.split(":")[0] not in ITS_OTHERS]
 
 
 def _in_its_cgroup(watched: Watched) -> Found:

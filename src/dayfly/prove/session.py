@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
+from http.client import HTTPException
 from typing import Literal, Protocol
 
 from dayfly.client.sandbox import AsyncSandbox
@@ -56,8 +57,12 @@ class Ground(Protocol):
         ...
 
     def served(self, never: Mapping[str, str], canary: str) -> AbstractAsyncContextManager[Served]:
-        """A server, as this machine has it. Raises ``HostError`` where what it needs is not installed."""
+        """A server of a manager of its own. Raises ``HostError`` where what it needs is not installed."""
         ...
+
+
+LOST = (DayflyError, OSError, HTTPException)
+"""What a place can fail with: of this product, and of the machine, ``TimeoutError`` among them."""
 
 
 class Session:
@@ -99,7 +104,7 @@ class Session:
                 self.limits = sandbox.limits
                 outcomes += await try_all(sandbox, prey, inside, self._tell)
                 outcomes += examine(sandbox, outside, self._tell)
-        except DayflyError as error:
+        except LOST as error:
             self._lost([*inside, *outside][len(outcomes) :], _said(error))
         self.outcomes += outcomes
 
@@ -114,7 +119,7 @@ class Session:
                 neighbour(other, prey) as scene,
             ):
                 self.outcomes += await try_all(sandbox, scene, probes, self._tell)
-        except DayflyError as error:
+        except LOST as error:
             self._lost(probes, _said(error))
 
     async def _served(self, prey: Bait, probes: Sequence[Probe]) -> None:
@@ -127,7 +132,7 @@ class Session:
         try:
             async with self._ground.served(never, prey.marks["canary_file"]) as served:
                 self.outcomes += await call_all(served, probes, self._tell)
-        except (DayflyError, OSError) as error:
+        except LOST as error:
             self._lost(probes, _said(error))
 
     async def _named(self, probes: Sequence[Probe]) -> None:
@@ -138,7 +143,9 @@ class Session:
             async with world(secrets.token_hex(16)) as elsewhere, self._ground.named(elsewhere) as sandbox:
                 outcomes = await try_all(sandbox, elsewhere, probes, self._tell)
                 again = await try_all(sandbox, elsewhere, [probes[0]], lambda outcome: None)
-        except (DayflyError, OSError) as error:
+            if strays := elsewhere.strays():
+                outcomes = distrusted(outcomes, f"nobody knows whose it was: {'; '.join(strays)}")
+        except LOST as error:
             self._lost(probes, _said(error))
             return
         for control in (outcomes[0], *again):

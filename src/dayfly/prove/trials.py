@@ -52,6 +52,14 @@ class Scene(Protocol):
         """What came since, and was not to come of that probe's; for one that must work, what came."""
         ...
 
+    def late(self, probe: Probe) -> tuple[str, ...]:
+        """What came of that probe's at any time, and says so itself."""
+        ...
+
+    def strays(self) -> tuple[str, ...]:
+        """What came and is in no probe's ``contacts``: after the last of them, or while another one was allowed."""
+        ...
+
     def leaked(self, output: str) -> tuple[str, ...]:
         """What of the host's, which nobody inside was told, is in there."""
         ...
@@ -69,8 +77,21 @@ async def try_all(sandbox: AsyncSandbox, scene: Scene, probes: Sequence[Probe], 
         for probe in probes:
             outcomes.append(await _tried(inside, scene, probe, before))
             tell(outcomes[-1])
-        after = await inside.alive() or await scene.alive()
+        after = await inside.alive() or _strayed(scene) or await scene.alive()
+    outcomes = [_overtaken(outcome, scene.late(outcome.probe)) for outcome in outcomes]
     return distrusted(outcomes, after) if after else outcomes
+
+
+def _strayed(scene: Scene) -> str:
+    came = scene.strays()
+    return f"somebody came, and nobody knows whose it was: {'; '.join(came)}" if came else ""
+
+
+def _overtaken(outcome: Outcome, late: tuple[str, ...]) -> Outcome:
+    """The same, where what it sent arrived after it was judged."""
+    if outcome.judgement.verdict is not Verdict.DENIED or not late:
+        return outcome
+    return Outcome(outcome.probe, judge(outcome.probe, None, Seen(contacts=late)))
 
 
 async def _tried(inside: Program, scene: Scene, probe: Probe, control: str) -> Outcome:

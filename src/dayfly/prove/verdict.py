@@ -19,6 +19,9 @@ MOST_REACHED = 20
 
 MOST_TEXT = 200
 
+MOST_TRIED = 1_000_000
+"""Ways that a claim may count: files of an image are some ten thousand."""
+
 
 class Verdict(StrEnum):
     DENIED = "denied"
@@ -63,7 +66,7 @@ def read_claim(row: object) -> Claim | None:
         return Claim(failed=_short(failed))
     if isinstance(tried, bool) or not isinstance(tried, int) or not isinstance(reached, list):
         return None
-    return Claim(max(0, tried), tuple(_short(item) for item in reached[:MOST_REACHED]))
+    return Claim(max(0, min(tried, MOST_TRIED)), tuple(_short(item) for item in reached[:MOST_REACHED]))
 
 
 def judge(probe: Probe, claim: Claim | None, seen: Seen) -> Judgement:
@@ -105,4 +108,5 @@ def _verdict(claim: Claim | None, seen: Seen) -> tuple[Verdict, str]:
 
 
 def _short(item: Any) -> str:
-    return str(item)[:MOST_TEXT]
+    """Text that can be written anywhere: half of a surrogate pair is none."""
+    return str(item)[:MOST_TEXT].encode("utf-8", "replace").decode("utf-8")

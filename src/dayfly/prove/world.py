@@ -6,8 +6,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import shutil
+import socket
 import ssl
+import struct
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Mapping
@@ -67,6 +70,14 @@ _PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 """Of an ordinary user, who may not have the system's programs in it."""
 
 ADDRESSES = (*PUBLIC, "10.1.2.3", "169.254.169.254", "100.64.0.9")
+SECRET_PORT = 443
+"""Where TLS is spoken: a visitor is seen after the handshake."""
+
+SERVERS = tuple((address, port) for address in ADDRESSES for port in (53, 80, SECRET_PORT, TCP, PLAIN))
+
+ALIVE_SECONDS = 20.0
+"""For a visit to each of them, which takes a millisecond on a quiet machine."""
+
 MOST_SAID = 4096
 """Bytes of a visitor's: a request is some hundred."""
 
@@ -83,26 +94,74 @@ class World:
     secret: str
     certificate: Path
     visits: list[str] = field(default_factory=list)
+    servers: list[asyncio.Server] = field(default_factory=list)
+    _aside: list[str] = field(
+        default_factory=list
+    )  # what came while no probe was tried, or one that is allowed, and was not its own
+    _judged: tuple[int, int] = (0, 0)  # visits and queries at the last verdict
 
     @property
     def marks(self) -> Mapping[str, Any]:
         return {}
 
     async def alive(self) -> str:
-        """Nothing here can reach it but a gateway: what shows that it lives are the probes that must get through."""
+        """Each of the servers, and the name server, has seen a visitor from where the gateway lives just now."""
+        visits, queries = len(self.visits), len(self.names.asked)
+        try:
+            async with asyncio.timeout(ALIVE_SECONDS):
+                for address, port in (*SERVERS, (NEAR, TCP)):
+                    await self._seen_at(address, port)
+                await self._seen_by_names()
+        except (OSError, TimeoutError) as error:
+            return f"the proof's own internet does not see who comes: {type(error).__name__}"
+        del self.visits[visits:], self.names.asked[queries:]
         return ""
 
+    async def _seen_at(self, address: str, port: int) -> None:
+        where, before = _place(address, port), len(self.visits)
+        with await asyncio.to_thread(self.internet.bind, "near", "visit", address, port) as visitor:
+            if port == SECRET_PORT:
+                return  # without a handshake it says nothing
+            visitor.setblocking(False)
+            visitor.shutdown(socket.SHUT_WR)
+            while await asyncio.get_running_loop().sock_recv(visitor, MOST_SAID):
+                pass
+        if where not in self.visits[before:]:
+            raise OSError(f"{where} has not seen who came")
+
+    async def _seen_by_names(self) -> None:
+        name, before = f"alive-{secrets.token_hex(8)}.invalid", len(self.names.asked)
+        with self.internet.bind("near", "udp", "127.0.0.1", 0) as asker:
+            asker.setblocking(False)
+            asker.sendto(_question(name), ("127.0.0.1", 53))
+            await asyncio.get_running_loop().sock_recv(asker, MOST_SAID)
+        if name not in self.names.asked[before:]:
+            raise OSError("the name server has not seen who asked")
+
     def watch(self) -> None:
+        self._aside = [*self.strays()]
         self.visits.clear()
         self.names.asked.clear()
+        self._judged = 0, 0
         self.names.table = {name: [list(one) for one in answers] for name, answers in NAMES.items()}
 
     def contacts(self, probe: Probe) -> tuple[str, ...]:
-        came = tuple(self.visits)
-        if probe.expected is Expected.ALLOWED:
-            return came
+        self._judged = len(self.visits), len(self.names.asked)
+        listed = tuple(where for where in self.visits if where.startswith(f"{PUBLIC[0]} "))
+        elsewhere = tuple(where for where in self.visits if where not in listed)
         asked = tuple(f"a query for {name}" for name in sorted({*self.names.asked} - {*probe.asks}))
-        return (came if len(came) > probe.comes else ()) + asked
+        if probe.expected is Expected.ALLOWED:
+            self._aside += (*elsewhere, *asked)
+            return listed
+        return elsewhere + (listed if len(listed) > probe.comes else ()) + asked
+
+    def late(self, probe: Probe) -> tuple[str, ...]:
+        """Nothing: visits have no marks here. Who comes late is the next one's, or a stray."""
+        return ()
+
+    def strays(self) -> tuple[str, ...]:
+        visits, queries = self._judged
+        return (*self._aside, *self.visits[visits:], *(f"a query for {name}" for name in self.names.asked[queries:]))
 
     def leaked(self, output: str) -> tuple[str, ...]:
         return ("what only a server outside says",) if self.secret in output else ()
@@ -124,11 +183,11 @@ async def world(secret: str) -> AsyncIterator[World]:
     with tempfile.TemporaryDirectory(prefix="dayfly-world-") as name, Internet.made() as internet:
         made = World(internet, Names(), secret, await asyncio.to_thread(_certificate, Path(name)))
         await made.names.listen(internet.bind("near", "udp", "127.0.0.1", 53))
-        servers = await _furnish(made)
+        made.servers = await _furnish(made)
         try:
             yield made
         finally:
-            for server in servers:
+            for server in made.servers:
                 server.close()
             made.names.close()
 
@@ -137,11 +196,10 @@ async def _furnish(made: World) -> list[asyncio.Server]:
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(made.certificate)
     servers = []
-    for address in ADDRESSES:
-        for port in (53, 80, 443, TCP, PLAIN):
-            on = made.internet.bind("far", "tcp", address, port)
-            serve = _Visitors(made, address, port)
-            servers.append(await asyncio.start_server(serve.visited, sock=on, ssl=tls if port == 443 else None))
+    for address, port in SERVERS:
+        on = made.internet.bind("far", "tcp", address, port)
+        serve = _Visitors(made, address, port)
+        servers.append(await asyncio.start_server(serve.visited, sock=on, ssl=tls if port == SECRET_PORT else None))
     near = made.internet.bind("near", "tcp", NEAR, TCP)
     servers.append(await asyncio.start_server(_Visitors(made, NEAR, TCP).visited, sock=near))
     return servers
@@ -154,7 +212,7 @@ class _Visitors:
         self._made, self._address, self._port = made, address, port
 
     async def visited(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        where, body = f"{self._address} port {self._port}", self._made.secret.encode()
+        where, body = _place(self._address, self._port), self._made.secret.encode()
         self._made.visits.append(where)
         if self._port in (TCP, PLAIN):
             writer.write(body)
@@ -173,17 +231,30 @@ class _Visitors:
             return b""
 
 
+def _place(address: str, port: int) -> str:
+    return f"{address} port {port}"
+
+
+def _question(name: str) -> bytes:
+    """A DNS query for its IPv4 address."""
+    labels = b"".join(bytes([len(part)]) + part.encode() for part in name.split("."))
+    return struct.pack("!6H", 7, 256, 1, 0, 0, 0) + labels + b"\0" + struct.pack("!2H", 1, 1)
+
+
 _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s"
 
 
 def _certificate(directory: Path) -> Path:
     """Key and certificate in one file, its own authority, for the hosts that are spoken to over TLS."""
     both = directory / "certificate"
-    subprocess.run(
+    made = subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
          "-subj", "/CN=proof", "-addext", f"subjectAltName=DNS:{TLS},DNS:{DENIED}",
          "-keyout", str(directory / "key"), "-out", str(both)],
-        check=True, capture_output=True,
+        check=False, capture_output=True, env={**os.environ, "PATH": _PATH},
     )  # fmt: skip
+    if made.returncode:
+        said = made.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+        raise HostError(f"openssl makes no certificate: {' '.join(said)}", remedy="update openssl to 1.1.1 or later")
     both.write_text(both.read_text() + (directory / "key").read_text())
     return both

@@ -13,17 +13,18 @@ _second = partial(Probe, property=Property.BOUNDARY, severity=Severity.MEDIUM)
 _tells = partial(Probe, property=Property.BOUNDARY, severity=Severity.HIGH)
 
 _CALLS = {
-    "load a module into the kernel": ("modules", {"init_module": 175, "finit_module": 313}),
-    "start another kernel": ("kexec", {"kexec_load": 246, "kexec_file_load": 320}),
-    "load a program into the kernel (bpf)": ("bpf", {"bpf": 321}),
-    "watch the machine's performance counters": ("perf", {"perf_event_open": 298}),
-    "restart the machine": ("reboot", {"reboot": 169}),
-    "change swap or accounting": ("swap", {"swapon": 167, "swapoff": 168, "acct": 163}),
-    "open a file by its handle": ("handles", {"open_by_handle_at": 304}),
-    "change the root of all": ("pivot", {"pivot_root": 155}),
-    "set the time of day": ("time", {"settimeofday": 164, "clock_settime": 227}),
-    "use I/O ports": ("ports", {"iopl": 172, "ioperm": 173}),
+    "load a module into the kernel": ("modules", {"init_module": [175, 1, 1, 1], "finit_module": [313, -1, 1, 0]}),
+    "start another kernel": ("kexec", {"kexec_load": [246, 1, 1, 1, 1], "kexec_file_load": [320, -1, -1, 0, 0, 99]}),
+    "load a program into the kernel (bpf)": ("bpf", {"bpf": [321, 0, 0, 0]}),
+    "watch the machine's performance counters": ("perf", {"perf_event_open": [298, 1, 0, -1, -1, 0]}),
+    "restart the machine": ("reboot", {"reboot": [169, 1, 1, 1]}),
+    "change swap or accounting": ("swap", {"swapon": [167, 1], "swapoff": [168, 1], "acct": [163, 1]}),
+    "open a file by its handle": ("handles", {"open_by_handle_at": [304, -1, 1, 0]}),
+    "change the root of all": ("pivot", {"pivot_root": [155, 1, 1]}),
+    "set the time of day": ("time", {"settimeofday": [164, 0, 0]}),
+    "use I/O ports": ("ports", {"iopl": [172, 3], "ioperm": [173, 1, 1, 1]}),
 }
+"""Arguments that no kernel can follow (1 is no address), behind its question whether the caller may at all."""
 
 _IDENTITIES = ("hostname", "machine id", "boot id", "kernel", "memory", "product uuid", "command line")
 

@@ -1,33 +1,36 @@
-"""Takes as much as there is. Bounded: each stops by itself at a ceiling that harms no host, where no wall stops it."""
+"""Takes as much as there is. Bounded: each stops by itself at a ceiling, where no wall stops it: what the host says, which is little more
+than the sandbox may have, and never more than ``MOST``."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 import threading
 import time
 
-MOST_MEMORY = 8 << 30
-MOST_DISK = 24 << 30
-MOST_OUTPUT = 256 << 20
-MOST_PROCESSES = 4000
+MOST = {"memory": 8 << 30, "disk": 24 << 30, "output": 256 << 20, "processes": 4000}
+"""Bytes, and processes."""
+
 MOST_FILES = 400000
-PIECE = 16 << 20
+PIECE = 1 << 20
+CHILDREN = 64
 
 
 def memory_of_many() -> None:
-    """One child after another, each as much as it gets."""
-    for _ in range(64):
+    """One child after another, each an equal part of what is taken at most."""
+    number = max(1, min(CHILDREN, MOST["processes"] // 4))
+    for _ in range(number):
         if os.fork() == 0:
-            held = taken(MOST_MEMORY // 64)
+            held = taken(MOST["memory"] // number)
             time.sleep(600 if held else 0)
             os._exit(0)
     time.sleep(600)
 
 
 def memory_of_one() -> None:
-    print(len(taken(MOST_MEMORY)), flush=True)
+    print(len(taken(MOST["memory"])), flush=True)
     time.sleep(1)
 
 
@@ -44,20 +47,20 @@ def taken(most: int) -> list[bytearray]:
 
 
 def shared_memory() -> None:
-    fill("/dev/shm/flood", MOST_MEMORY)
+    fill("/dev/shm/flood", MOST["memory"])
 
 
 def disk() -> None:
-    fill(os.path.expanduser("~/flood"), MOST_DISK)
+    fill(os.path.expanduser("~/flood"), MOST["disk"])
 
 
 def many_files_full() -> None:
     for number in range(64):
-        fill(os.path.expanduser("~/flood%d" % number), MOST_DISK // 64)
+        fill(os.path.expanduser("~/flood%d" % number), MOST["disk"] // 64)
 
 
 def fill(path: str, most: int) -> None:
-    piece = os.urandom(1 << 20) * 16
+    piece = os.urandom(PIECE)
     try:
         with open(path, "wb", buffering=0) as file:
             while file.tell() < most:
@@ -95,7 +98,7 @@ def spin() -> None:
 
 def output() -> None:
     piece = b"x" * 65535 + b"\n"
-    for _ in range(MOST_OUTPUT // len(piece)):
+    for _ in range(MOST["output"] // len(piece)):
         os.write(1, piece)
 
 
@@ -103,7 +106,7 @@ def processes() -> None:
     """Small ones: two hundred copies of this interpreter would be a flood of memory instead."""
     made = 0
     try:
-        while made < MOST_PROCESSES:
+        while made < MOST["processes"]:
             os.posix_spawn("/bin/sh", ["sh", "-c", "kill -STOP $$"], {})
             made += 1
     except OSError:
@@ -115,7 +118,7 @@ def processes() -> None:
 def threads() -> None:
     made = 0
     try:
-        while made < MOST_PROCESSES:
+        while made < MOST["processes"]:
             threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
             made += 1
     except (RuntimeError, MemoryError):
@@ -151,4 +154,6 @@ def daemon() -> None:
 
 
 def main() -> None:
+    for name, most in json.loads(sys.argv[3]).items():
+        MOST[name] = min(MOST[name], most)
     globals()[sys.argv[2].split(".")[1]]()

@@ -82,7 +82,8 @@ def read_by_call(target: int) -> tuple[int, list[str]]:
     room = ctypes.create_string_buffer(8)
     here = (ctypes.c_size_t * 2)(ctypes.addressof(room), 8)
     there = (ctypes.c_size_t * 2)(4096, 8)
-    done = libc.syscall(ctypes.c_long(310), target, here, ctypes.c_long(1), there, ctypes.c_long(1), 0)
+    one = ctypes.c_ulong(1)
+    done = libc.process_vm_readv(target, here, one, there, one, ctypes.c_ulong(0))
     return 1, ["read"] if done >= 0 or ctypes.get_errno() == 14 else []
 
 
