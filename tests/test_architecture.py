@@ -206,7 +206,9 @@ ZONES = {
     "prove": Zone(
         f"{NOUNS} client journal prove.world", "attacks what a caller holds; judges outside", third_party="pydantic"
     ),
-    "prove.world": Zone("errors egress.client network prove.internet prove.probe", "a gateway's surroundings"),
+    "prove.world": Zone(
+        "errors egress.client network prove.internet prove.marks prove.probe", "a gateway's surroundings"
+    ),
     "prove.internet": Zone("", "namespaces, and a name server in them"),
     "prove.inside": Zone("", "runs INSIDE: standard library"),
     "testing": Zone(EVERYTHING, "anything it tests"),

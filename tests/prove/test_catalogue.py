@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ import dayfly.prove.bundle
 from dayfly.prove import ALL, Place, Probe, Property, chosen
 from dayfly.prove.callers import ATTEMPTS
 from dayfly.prove.floods import MEASURES
-from dayfly.prove.marks import TOKEN, fill, token_of
+from dayfly.prove.marks import TOKEN, fill, tells, token_of
 from dayfly.prove.posture import EXAMINATIONS
 
 INSIDE = Path(dayfly.prove.bundle.__file__).parent / "inside"
@@ -76,6 +78,20 @@ def test_marks_fill_what_they_name_and_keep_their_kind() -> None:
     marks = {"port": 7, "nonce": "abc", "list": ["x"]}
     value = {"a": "{port}", "b": ["{nonce}.invalid", "{list}"], "c": 3, "d": "{unknown}"}
     assert fill(value, marks) == {"a": 7, "b": ["abc.invalid", ["x"]], "c": 3, "d": "{unknown}"}
+
+
+SECRET = "0123456789abcdef0123456789abcdef"
+
+
+@pytest.mark.parametrize("before", range(4))
+@pytest.mark.parametrize(
+    "written",
+    [str, lambda said: said[::-1], str.upper, lambda said: said.encode().hex(), lambda said: b64encode(said.encode()).decode(),
+     lambda said: urlsafe_b64encode(said.encode()).decode()],
+)  # fmt: skip
+def test_a_secret_is_known_again_however_it_is_written(written: Callable[[str], str], before: int) -> None:
+    assert tells(f"x {written('y' * before + SECRET + 'z')} x", SECRET)
+    assert not tells(f"x {written('y' * before + SECRET[::2] + 'z')} x", SECRET)
 
 
 def test_a_token_is_one_probes_own() -> None:

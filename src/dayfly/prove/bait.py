@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dayfly.prove.marks import token_of
+from dayfly.prove.marks import tells, token_of
 from dayfly.prove.probe import Probe
 
 __all__ = ["Bait", "Visit", "bait"]
@@ -94,7 +94,7 @@ class Bait:
 
     def leaked(self, output: str) -> tuple[str, ...]:
         """What of the host's is in there."""
-        return tuple(what for what, secret in self.secrets.items() if secret in output or secret[::-1] in output)
+        return tuple(what for what, secret in self.secrets.items() if tells(output, secret))
 
 
 @asynccontextmanager

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
 from dayfly.prove.probe import Probe
 
-__all__ = ["TOKEN", "fill", "token_of"]
+__all__ = ["TOKEN", "fill", "tells", "token_of"]
 
 TOKEN = "dayfly-proof/"  # noqa: S105 - a mark
 
@@ -31,3 +32,15 @@ def fill(value: Any, marks: Mapping[str, Any]) -> Any:
     for name, mark in marks.items():
         value = value.replace("{" + name + "}", str(mark))
     return value
+
+
+def tells(said: str, secret: str) -> bool:
+    """Whether the secret is in there, as it is, backwards, in another case, as hexadecimal digits or in base64 at any place of a text."""
+    folded = said.casefold()
+    plain = (secret, secret[::-1], secret.encode().hex())
+    return any(form.casefold() in folded for form in plain) or any(form in said for form in _base64(secret))
+
+
+def _base64(secret: str) -> set[str]:
+    """What it is in the middle of a longer text: by how many bytes come before, without what depends on those around it."""
+    return {b64encode(b"\0" * before + secret.encode()).decode()[-(-before * 8 // 6) : -4] for before in range(3)}

@@ -14,6 +14,7 @@ from dayfly.client.sandbox import AsyncSandbox
 from dayfly.errors import HostError
 from dayfly.prove.bait import Bait
 from dayfly.prove.bundle import bundle
+from dayfly.prove.marks import tells
 from dayfly.prove.probe import Probe
 from dayfly.prove.program import PROGRAM, program
 
@@ -64,7 +65,7 @@ class Neighbour:
             ("the other sandbox's secret", self.secret),
             *(("what the other one has drawn", one) for one in self.drawn),
         ]
-        return (*self.prey.leaked(output), *dict.fromkeys(what for what, value in found if value in output))
+        return (*self.prey.leaked(output), *dict.fromkeys(what for what, value in found if tells(output, value)))
 
 
 @asynccontextmanager

@@ -23,6 +23,7 @@ from dayfly.egress.client import Gateway
 from dayfly.errors import HostError
 from dayfly.network import Rule
 from dayfly.prove.internet import NEAR, PUBLIC, Internet, Names
+from dayfly.prove.marks import tells
 from dayfly.prove.probe import Expected, Probe
 
 __all__ = ["DENIED", "INWARD", "LISTED", "PATHS", "PLAIN", "RAW", "RULES", "TCP", "TLS", "WILD", "World", "world"]
@@ -164,7 +165,7 @@ class World:
         return (*self._aside, *self.visits[visits:], *(f"a query for {name}" for name in self.names.asked[queries:]))
 
     def leaked(self, output: str) -> tuple[str, ...]:
-        return ("what only a server outside says",) if self.secret in output else ()
+        return ("what only a server outside says",) if tells(output, self.secret) else ()
 
     async def start(self) -> Gateway:
         """A gateway that lives there."""
