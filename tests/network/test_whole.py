@@ -14,9 +14,9 @@ from dayfly.indexes import MachineIndexes
 from dayfly.manager.means import MachineMeans
 from dayfly.network import PackageKind
 from dayfly.policy import Policy
-from dayfly.prove.internet import PUBLIC, Internet
+from dayfly.prove.internet import PUBLIC
 from dayfly.secrets import Environment, Files, Ring, Vault
-from tests.egress.objects.store import BUCKET, KEY_ID, SECRET, Store, running
+from tests.egress.objects.store import BUCKET, KEY_ID, SECRET, Store
 from tests.network.journal import Heard
 from tests.network.world import STORE, House, World
 from tests.packages.index import HOST, PORT, Index
@@ -36,12 +36,6 @@ private = "127.0.0.0/8"
 """
 
 KEY = "canary-of-the-api"
-
-
-@pytest.fixture(scope="module")
-def store(earth: World, internet: Internet) -> Iterator[Store]:
-    with running(internet.within, earth.certificate) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

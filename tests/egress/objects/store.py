@@ -121,7 +121,8 @@ def _command(directory: Path, data: Path, ports: list[int]) -> list[str]:
         weed, "server", f"-dir={data}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-master.telemetry=false",
         f"-master.port={ports[0]}", f"-volume.port={ports[1]}", "-filer", f"-filer.port={ports[2]}",
         f"-filer.localSocket={directory}/filer.sock", f"-s3.localSocket={directory}/s3.sock",
-        "-s3", f"-s3.port={ports[3]}", f"-s3.config={directory}/s3.json", "-volume.max=16", "-master.volumeSizeLimitMB=64",
+        "-s3", f"-s3.port={ports[3]}", "-s3.port.iceberg=0", "-s3.port.lance=0",  # whose ports are everybody's
+         f"-s3.config={directory}/s3.json", "-volume.max=16", "-master.volumeSizeLimitMB=64",
     ]  # fmt: skip
 
 
