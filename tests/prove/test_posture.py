@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dayfly.prove.posture import EXAMINATIONS, GOFER, SENTRY, Process, Watched, processes_of
+from dayfly.prove.posture import EXAMINATIONS, GOFER, SENTRY, Process, Watched, _is_written, processes_of
 from dayfly.spec import Enforcement, LimitReport
 
 HERE = {name: f"{name}:[1]" for name in ("net", "pid", "mnt", "user", "ipc", "uts")}
@@ -26,6 +27,8 @@ GOOD = Process(
     ["lo"],
     ["proc", "etc"],
 )
+
+QUOTA = "/sys/fs/cgroup/cpu/dayfly-0123456789abcdef/cpu.cfs_quota_us"
 
 
 def watched(**changes: Any) -> Watched:
@@ -55,11 +58,25 @@ def test_where_all_is_well_nothing_is_found_and_something_was_looked_at(name: st
         ("holds", {"files": ["/etc/shadow"]}),
         ("holds", {"files": ["/home/me/.ssh/id_ed25519 (deleted)"]}),
         ("holds", {"files": ["/run/dayfly/cells/fedcba9876543210/upper/another's"]}),
+        ("holds", {"files": [QUOTA], "writes": [QUOTA]}),
+        ("holds", {"files": [QUOTA.replace("0123456789abcdef", "fedcba9876543210")]}),
+        ("holds", {"files": [QUOTA.replace("cpu.cfs_quota_us", "cgroup.procs")]}),
         ("in_its_cgroup", {"cgroups": "4:memory:/"}),
     ],
 )
 def test_what_is_not_as_it_must_be_is_found(name: str, changes: dict[str, Any]) -> None:
     assert EXAMINATIONS[name](watched(**changes))[1] != []
+
+
+@pytest.mark.parametrize("quota", [QUOTA, "/dayfly-0123456789abcdef/cpu.max"])
+def test_its_own_quota_of_cpus_may_be_read(quota: str) -> None:
+    assert EXAMINATIONS["holds"](watched(files=[quota]))[1] == []
+
+
+def test_a_descriptor_tells_whether_it_is_written(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("w") as written, (tmp_path / "file").open() as read:
+        for file, expected in ((written, True), (read, False)):
+            assert _is_written(Path(f"/proc/self/fdinfo/{file.fileno()}")) is expected
 
 
 def test_a_limit_that_nobody_keeps_is_found() -> None:

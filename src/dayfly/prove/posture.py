@@ -23,12 +23,16 @@ ITS_FILES = re.compile(r"/root(/|$)|/dev/null$|/memfd:|/$")
 """What the sentry and the gofer hold: files of the image, seen from the root that they have given themselves, and their memory. Besides, those of
 their own cell's directory."""
 
+_QUOTA = r"cpu\.(cfs_quota_us|cfs_period_us|max)"
+"""Of its own cgroup, to read how many CPUs it has: current builds of gVisor keep them open. Whoever could write them had no cap."""
+
 ITS_OTHERS = ("anon_inode", "pipe", "socket")
 
 
 @dataclass(frozen=True)
 class Process:
-    """One of the sandbox's on the host. ``status``: of /proc/PID/status. ``files``: what its descriptors are."""
+    """One of the sandbox's on the host. ``status``: of /proc/PID/status. ``files``: what its descriptors are; ``writes``: those of
+    them that it may write to."""
 
     pid: int
     name: str
@@ -38,6 +42,7 @@ class Process:
     files: Sequence[str]
     interfaces: Sequence[str]
     root: Sequence[str]
+    writes: Sequence[str] = ()
 
     @property
     def uid(self) -> int:
@@ -87,9 +92,16 @@ def _process(pid: int, mark: str) -> Process | None:
             [os.readlink(one) for one in (home / "fd").iterdir()],
             [line.split(":")[0].strip() for line in (home / "net/dev").read_text().splitlines()[2:]],
             os.listdir(home / "root/"),
+            [os.readlink(one) for one in (home / "fd").iterdir() if _is_written(home / "fdinfo" / one.name)],
         )
     except (OSError, ValueError):  # it has ended meanwhile, or is not ours to look at
         return None
+
+
+def _is_written(fdinfo: Path) -> bool:
+    """Of a descriptor, by its flags, which are octal (proc(5))."""
+    flags = next(line.split()[1] for line in fdinfo.read_text().splitlines() if line.startswith("flags:"))
+    return int(flags, 8) & os.O_ACCMODE != os.O_RDONLY
 
 
 def _namespaces(home: Path) -> dict[str, str]:
@@ -142,7 +154,14 @@ def _sees(process: Process, watched: Watched) -> list[str]:
 def _holds(process: Process, watched: Watched) -> list[str]:
     kept = [name.removesuffix(" (deleted)") for name in process.files]
     its_cell = re.compile(rf".*/cells/{re.escape(watched.mark)}/")
-    others = [name for name in kept if not ITS_FILES.match(name) and not its_cell.match(name)]
+    its_quota = re.compile(rf"(/.*)?/{re.escape(watched.cgroup_part)}/{_QUOTA}$")
+    others = [
+        name
+        for name in kept
+        if not ITS_FILES.match(name)
+        and not its_cell.match(name)
+        and not (its_quota.match(name) and name not in process.writes)
+    ]
     return [name for name in others if name.split(":")[0] not in ITS_OTHERS]
 
 
