@@ -11,9 +11,10 @@ import pytest_asyncio
 
 from dayfly import AsyncSandbox
 from dayfly.prove.internet import Internet, Names
+from dayfly.prove.world import certificate
 from tests.egress.objects.store import Store, running
 from tests.machine import furnished_directory, image
-from tests.network.world import RULES, House, World, certificate
+from tests.network.world import EVIL, RULES, STORE, House, World
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +29,7 @@ async def earth(internet: Internet) -> AsyncIterator[World]:
     names = Names()
     await names.listen(internet.bind("near", "udp", "127.0.0.1", 53))
     with furnished_directory() as data, tempfile.TemporaryDirectory() as keys:
-        made = World(internet, names, data, certificate(Path(keys)))
+        made = World(internet, names, data, certificate(Path(keys), ("api.example.com", STORE, EVIL)))
         await made.furnish()
         yield made
         await made.close()

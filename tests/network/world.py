@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import ssl
-import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -100,18 +99,6 @@ def page(path: str, fields: dict[str, str]) -> bytes:
     if path == "/repo.git/HEAD":
         return b"ref: refs/heads/main\n"
     return f"{fields.get('host')} {path}".encode()
-
-
-def certificate(directory: Path) -> Path:
-    """Its own authority, for every name that is spoken to over TLS. Key and certificate are in one file."""
-    names = ",".join(f"DNS:{name}" for name in ("api.example.com", STORE, EVIL))
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "9",
-         "-subj", "/CN=test", "-addext", f"subjectAltName={names}",
-         "-keyout", str(directory / "key"), "-out", str(directory / "certificate")],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    return directory / "certificate"
 
 
 @dataclass

@@ -1,4 +1,5 @@
-"""Attempts to take more than was given, each in a sandbox of its own. Judged by what the host measures; what code inside says is not asked."""
+"""Attempts to take more than was given, each in a sandbox of its own. Judged by what the host measures, but for how many
+processes there were: that is what the flood says of itself."""
 
 from __future__ import annotations
 

@@ -63,11 +63,6 @@ class Watched:
     def cgroup_part(self) -> str:
         return f"dayfly-{self.mark}"
 
-    @property
-    def apart(self) -> list[Process]:
-        """Those that serve the code inside."""
-        return [process for process in self.processes if process.name in (SENTRY, GOFER)]
-
 
 def processes_of(sandbox: str, limits: Sequence[LimitReport]) -> Watched:
     """Of the sandbox with that id. What cannot be read is not there, and then examinations have nothing to look at."""

@@ -13,7 +13,7 @@ import ssl
 import struct
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +26,21 @@ from dayfly.prove.internet import NEAR, PUBLIC, Internet, Names
 from dayfly.prove.marks import tells
 from dayfly.prove.probe import Expected, Probe
 
-__all__ = ["DENIED", "INWARD", "LISTED", "PATHS", "PLAIN", "RAW", "RULES", "TCP", "TLS", "WILD", "World", "world"]
+__all__ = [
+    "DENIED",
+    "INWARD",
+    "LISTED",
+    "PATHS",
+    "PLAIN",
+    "RAW",
+    "RULES",
+    "TCP",
+    "TLS",
+    "WILD",
+    "World",
+    "certificate",
+    "world",
+]
 
 TCP = 7000
 """A port where the server speaks first."""
@@ -182,7 +196,7 @@ async def world(secret: str) -> AsyncIterator[World]:
             remedy=f"apt-get install {' '.join(missing)}",
         )
     with tempfile.TemporaryDirectory(prefix="dayfly-world-") as name, Internet.made() as internet:
-        made = World(internet, Names(), secret, await asyncio.to_thread(_certificate, Path(name)))
+        made = World(internet, Names(), secret, await asyncio.to_thread(certificate, Path(name), (TLS, DENIED)))
         await made.names.listen(internet.bind("near", "udp", "127.0.0.1", 53))
         made.servers = await _furnish(made)
         try:
@@ -195,7 +209,7 @@ async def world(secret: str) -> AsyncIterator[World]:
 
 async def _furnish(made: World) -> list[asyncio.Server]:
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    tls.load_cert_chain(made.certificate)
+    tls.load_cert_chain(made.certificate, made.certificate.with_name("key"))
     servers = []
     for address, port in SERVERS:
         on = made.internet.bind("far", "tcp", address, port)
@@ -245,17 +259,17 @@ def _question(name: str) -> bytes:
 _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s"
 
 
-def _certificate(directory: Path) -> Path:
-    """Key and certificate in one file, its own authority, for the hosts that are spoken to over TLS."""
-    both = directory / "certificate"
+def certificate(directory: Path, hosts: Sequence[str]) -> Path:
+    """Its own authority, for the hosts that are spoken to over TLS. Its ``key`` is beside it. Raises ``HostError``."""
+    made_at = directory / "certificate"
+    names = ",".join(f"DNS:{host}" for host in hosts)
     made = subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-         "-subj", "/CN=proof", "-addext", f"subjectAltName=DNS:{TLS},DNS:{DENIED}",
-         "-keyout", str(directory / "key"), "-out", str(both)],
+         "-subj", "/CN=proof", "-addext", f"subjectAltName={names}",
+         "-keyout", str(directory / "key"), "-out", str(made_at)],
         check=False, capture_output=True, env={**os.environ, "PATH": _PATH},
     )  # fmt: skip
     if made.returncode:
         said = made.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
         raise HostError(f"openssl makes no certificate: {' '.join(said)}", remedy="update openssl to 1.1.1 or later")
-    both.write_text(both.read_text() + (directory / "key").read_text())
-    return both
+    return made_at

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
+from dayfly.prove.neighbour import PORT
 from dayfly.prove.probe import Place, Probe, Property, Severity
 
 __all__ = ["PROBES"]
-
-PORT = 8765
 
 _one = partial(Probe, property=Property.CROSS_SANDBOX, severity=Severity.CRITICAL, place=Place.BESIDE, source="MIT")
 

@@ -58,7 +58,7 @@ def attempted(one: dict[str, Any], to: int) -> int:
         module, function = one["attempt"].split(".")
         tried, reached, *told = getattr(importlib.import_module(module), function)(**one["arguments"])
         row = {"tried": tried, "reached": [str(item)[:200] for item in reached][:20], "told": told}
-    except BaseException as error:
+    except BaseException as error:  # also an exit: whatever an attempt raises is its row, and this process ends
         row = {"failed": "%s: %s" % (type(error).__name__, str(error)[:200])}
     os.write(to, json.dumps(row).encode())
     return 0
