@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -50,6 +51,11 @@ class Desk:
 
     def has(self, *files: str) -> bool:
         return all((self.directory / one).exists() for one in files)
+
+
+def forbidden(done: subprocess.CompletedProcess[str]) -> bool:
+    """Whether the tool was answered so. The number may stand in the port of the index, too: only as a whole one it is a status."""
+    return re.search(r"\b403\b", done.stdout) is not None
 
 
 @pytest.fixture
@@ -103,7 +109,7 @@ def test_a_listed_package_is_installed_with_what_it_needs(desk: Desk, tool: str,
 def test_a_package_that_is_not_listed_is_refused_and_the_reason_shown(desk: Desk, tool: str) -> None:
     done = getattr(desk, tool)("other")
     assert done.returncode != 0
-    assert "403" in done.stdout
+    assert forbidden(done)
     assert "The Python package other is not on this sandbox's list of packages." in done.stdout
     assert [path for _, path, _ in desk.index.asked if "other" in path] == []
 
@@ -126,7 +132,7 @@ def test_pip_shows_the_reason_where_a_version_was_asked_for(desk: Desk) -> None:
 def test_a_package_that_does_not_exist_is_not_found(desk: Desk, tool: str) -> None:
     done = getattr(desk, tool)("missing")
     assert done.returncode != 0
-    assert "403" not in done.stdout
+    assert not forbidden(done)
     assert "missing" in done.stdout
 
 
@@ -170,7 +176,7 @@ def test_npm_shows_why_a_package_is_refused(desk: Desk) -> None:
 def test_npm_tells_what_does_not_exist_from_that(desk: Desk) -> None:
     done = desk.npm("install", "missing")
     assert "E404" in done.stdout
-    assert "403" not in done.stdout
+    assert not forbidden(done)
 
 
 def test_npm_publishes_nothing(desk: Desk) -> None:
