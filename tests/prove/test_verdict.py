@@ -13,7 +13,7 @@ from dayfly.prove.page import page
 from dayfly.prove.probe import Expected, Probe, Property, Severity
 from dayfly.prove.proof import Proof, row_of
 from dayfly.prove.trials import Outcome
-from dayfly.prove.verdict import MOST_REACHED, MOST_TEXT, MOST_TRIED, Claim, Seen, Verdict, judge, read_claim
+from dayfly.prove.verdict import MOST_REACHED, MOST_TEXT, MOST_TRIED, Basis, Claim, Seen, Verdict, judge, read_claim
 
 PROBE = Probe("network.x", "Reach something", Property.NETWORK, Severity.CRITICAL, "network.tcp", seen_by=("a server",))
 USEFUL = replace(PROBE, expected=Expected.ALLOWED)
@@ -65,6 +65,25 @@ def test_what_must_work_has_worked_where_the_host_saw_it(claim: Claim | None, se
     judgement = judge(USEFUL, claim, seen)
     assert judgement.verdict is verdict
     assert judgement.green is (verdict is Verdict.REACHED)
+
+
+@pytest.mark.parametrize(
+    ("seen_by", "claim", "seen", "basis"),
+    [
+        (("a server",), TRIED, NOTHING, Basis.SEEN),  # it would have seen who came
+        ((), TRIED, NOTHING, Basis.CLAIMED),
+        ((), TRIED, Seen(watched=True), Basis.SEEN),
+        (("a server",), TRIED, Seen(watched=False), Basis.CLAIMED),  # that one is on another machine
+        ((), TRIED, CAME, Basis.SEEN),
+        ((), TRIED, LEAKED, Basis.SEEN),
+        (("a server",), THROUGH, NOTHING, Basis.CLAIMED),  # against itself, and nobody saw it
+        (("a server",), FAILED, NOTHING, Basis.CLAIMED),
+    ],
+)
+def test_a_verdict_says_whose_word_it_rests_on(
+    seen_by: tuple[str, ...], claim: Claim, seen: Seen, basis: Basis
+) -> None:
+    assert judge(replace(PROBE, seen_by=seen_by), claim, seen).basis is basis
 
 
 def test_what_nobody_on_the_host_can_see_is_as_the_program_says() -> None:

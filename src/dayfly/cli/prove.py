@@ -186,7 +186,9 @@ def _write(path: Path, proof: Proof) -> None:
 def _show(proof: Proof, every: bool) -> None:
     from dayfly.prove import QUESTIONS, Verdict
 
-    say(f"dayfly proof of {proof.at:%Y-%m-%d %H:%M} UTC, the {proof.set} set, image {printable(proof.image)}")
+    whose = f"{printable(proof.target.name)} {printable(proof.target.version)}, " if proof.target else ""
+    what = printable(proof.target.configured) if proof.target else f"image {printable(proof.image)}"
+    say(f"dayfly proof of {whose}{proof.at:%Y-%m-%d %H:%M} UTC, the {proof.set} set, {what}")
     say("")
     table = Table.grid(padding=(0, 2))
     for number, question in QUESTIONS.items():
@@ -215,6 +217,8 @@ def _show_conditions(proof: Proof) -> None:
 
 def _show_rows(proof: Proof, every: bool) -> None:
     """By property: how many are as they must be, and those that are not (or every one) with the reason."""
+    from dayfly.prove import Verdict
+
     table = Table.grid(padding=(0, 2))
     for name in dict.fromkeys(row.property for row in proof.rows):
         rows = [row for row in proof.rows if row.property == name]
@@ -224,7 +228,12 @@ def _show_rows(proof: Proof, every: bool) -> None:
         )
         for row in rows:
             if every or not row.green:
-                mark = Text(row.verdict.value, style="green" if row.green else "red")
+                said = (
+                    f"{row.verdict.value}, {row.basis.value}"
+                    if row.verdict is not Verdict.INCONCLUSIVE
+                    else row.verdict.value
+                )
+                mark = Text(said, style="green" if row.green else "red")
                 table.add_row(f"  {row.title}", mark, Text(f"{printable(row.why)} ({row.id})"))
     show_table(table)
     say("")

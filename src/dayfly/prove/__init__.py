@@ -6,15 +6,16 @@ believes the host's own eyes (``bait``, ``world``, ``posture``, ``floods``); the
 
 from dayfly.prove.catalogue import ALL, chosen
 from dayfly.prove.probe import Expected, Place, Probe, Property, Severity
-from dayfly.prove.proof import QUESTIONS, Condition, Proof, Row
+from dayfly.prove.proof import QUESTIONS, Condition, Proof, Row, Subject
 from dayfly.prove.session import Ground, prove
-from dayfly.prove.verdict import Verdict
+from dayfly.prove.verdict import Basis, Verdict
 from dayfly.prove.world import RULES, World
 
 __all__ = [
     "ALL",
     "QUESTIONS",
     "RULES",
+    "Basis",
     "Condition",
     "Expected",
     "Ground",
@@ -24,6 +25,7 @@ __all__ = [
     "Property",
     "Row",
     "Severity",
+    "Subject",
     "Verdict",
     "World",
     "chosen",

@@ -21,12 +21,13 @@ td.why{color:#555;overflow-wrap:anywhere}.green{color:#060}.red{color:#b00;font-
 def page(proof: Proof) -> str:
     """All of it. What came out of a sandbox is text here, whatever it says."""
     state = "green" if proof.green else "red"
-    title = f"dayfly proof of {proof.at:%Y-%m-%d %H:%M} UTC"
+    whose = f"{_text(proof.target.name)}, " if proof.target else ""
+    title = f"dayfly proof of {whose}{proof.at:%Y-%m-%d %H:%M} UTC"
     return "\n".join(
         [
             f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>',
             f'<h1>{title}: <span class="{state}">{state}</span></h1>',
-            f"<p>{len(proof.rows)} probes in {proof.seconds:g} s, the {proof.set} set, image {_text(proof.image)}, policy {_text(proof.policy_digest)}</p>",
+            f"<p>{len(proof.rows)} probes in {proof.seconds:g} s, the {proof.set} set, {_subject(proof)}</p>",
             "<h2>Four questions</h2><table>",
             *(_question(proof, number) for number in QUESTIONS),
             "</table><h2>What it stands on</h2><table>",
@@ -46,6 +47,13 @@ def page(proof: Proof) -> str:
     )
 
 
+def _subject(proof: Proof) -> str:
+    if proof.target is None:
+        return f"image {_text(proof.image)}, policy {_text(proof.policy_digest)}"
+    one = proof.target
+    return _text(f"{one.name} {one.version}, {one.place}: {one.configured} ({one.source})")
+
+
 def _question(proof: Proof, number: int) -> str:
     answer, rows = proof.answer(number)
     state = "green" if answer == "no" else "red"
@@ -63,7 +71,7 @@ def _row(row: Row) -> str:
     state = "green" if row.green else "red"
     seen = f"; watched by {', '.join(row.seen_by)}" if row.seen_by else ""
     return (
-        f'<tr id="{_text(row.id)}"><td>{_text(row.title)}<td class="{state}">{row.verdict.value}'
+        f'<tr id="{_text(row.id)}"><td>{_text(row.title)}<td class="{state}">{row.verdict.value}<td>{row.basis.value}'
         f'<td class="why">{_text(row.why)}{_text(seen)} <small>({_text(row.id)}; {_text(row.source)})</small>'
     )
 

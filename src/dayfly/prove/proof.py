@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict
 
 from dayfly.policy import Policy
 from dayfly.prove.trials import Outcome
-from dayfly.prove.verdict import Verdict
+from dayfly.prove.verdict import Basis, Verdict
 
-__all__ = ["QUESTIONS", "Condition", "Kept", "Proof", "Row", "policy_digest", "row_of"]
+__all__ = ["QUESTIONS", "Condition", "Kept", "Proof", "Row", "Subject", "policy_digest", "row_of"]
 
 QUESTIONS = {
     1: "Does a name that the operator controls get resolved?",
@@ -44,6 +44,7 @@ class Row(_Value):
     seen_by: tuple[str, ...]
     source: str
     question: int | None = None
+    basis: Basis = Basis.CLAIMED
 
 
 class Condition(_Value):
@@ -64,8 +65,18 @@ class Kept(_Value):
     how: str
 
 
+class Subject(_Value):
+    """Somebody else's sandbox. ``version``: as it says itself. ``configured``: how it was run; ``source``: who recommends that. ``place``: where."""
+
+    name: str
+    version: str
+    configured: str
+    source: str
+    place: str
+
+
 class Proof(_Value):
-    """One run of the probes. ``at`` is UTC."""
+    """One run of the probes. ``at`` is UTC. ``target``: whose sandbox it was; none: dayfly's own."""
 
     at: datetime.datetime
     seconds: float
@@ -75,6 +86,7 @@ class Proof(_Value):
     conditions: tuple[Condition, ...]
     limits: tuple[Kept, ...]
     rows: tuple[Row, ...]
+    target: Subject | None = None
 
     @property
     def green(self) -> bool:
@@ -123,4 +135,5 @@ def row_of(outcome: Outcome) -> Row:
         seen_by=probe.seen_by,
         source=probe.source,
         question=probe.question,
+        basis=judgement.basis,
     )

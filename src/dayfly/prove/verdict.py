@@ -12,7 +12,7 @@ from typing import Any
 
 from dayfly.prove.probe import Expected, Probe
 
-__all__ = ["Claim", "Judgement", "Seen", "Verdict", "judge", "read_claim"]
+__all__ = ["Basis", "Claim", "Judgement", "Seen", "Verdict", "judge", "read_claim"]
 
 MOST_REACHED = 20
 """Things that a claim may list, of which each has at most ``MOST_TEXT`` characters: more is not worth a page."""
@@ -29,6 +29,13 @@ class Verdict(StrEnum):
     INCONCLUSIVE = "inconclusive"
 
 
+class Basis(StrEnum):
+    """Whose word a verdict rests on."""
+
+    SEEN = "seen"  # the host saw it, or would have
+    CLAIMED = "claimed"  # what the probe's program says
+
+
 @dataclass(frozen=True)
 class Claim:
     """What the probe's program says. ``tried``: how many ways; ``failed``: why it could not try; ``told``: more for a person, of what the host
@@ -43,11 +50,13 @@ class Claim:
 @dataclass(frozen=True)
 class Seen:
     """What the host saw of one attempt. ``contacts``: what came to it that was not to come. ``leaked``: marks of the host in what came
-    out. ``control``: why the controls around it prove nothing; empty where all of them were as they must be."""
+    out. ``control``: why the controls around it prove nothing; empty where all of them were as they must be. ``watched``: whether the host
+    would have seen it; ``None``: as the probe's ``seen_by`` says."""
 
     contacts: tuple[str, ...] = ()
     leaked: tuple[str, ...] = ()
     control: str = ""
+    watched: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -55,6 +64,7 @@ class Judgement:
     verdict: Verdict
     why: str
     green: bool
+    basis: Basis = Basis.CLAIMED
 
 
 def read_claim(row: object) -> Claim | None:
@@ -75,9 +85,17 @@ def judge(probe: Probe, claim: Claim | None, seen: Seen) -> Judgement:
     Of what must work, the host must have seen it, where it can."""
     if probe.expected is Expected.ALLOWED:
         verdict, why = _worked(probe, claim, seen)
-        return Judgement(verdict, why, verdict is Verdict.REACHED)
+        return Judgement(verdict, why, verdict is Verdict.REACHED, _basis(probe, verdict, seen))
     verdict, why = _verdict(claim, seen)
-    return Judgement(verdict, why, verdict is Verdict.DENIED)
+    return Judgement(verdict, why, verdict is Verdict.DENIED, _basis(probe, verdict, seen))
+
+
+def _basis(probe: Probe, verdict: Verdict, seen: Seen) -> Basis:
+    """What was denied was seen where the host would have seen the contrary; what proves nothing was seen by nobody."""
+    watched = bool(probe.seen_by) if seen.watched is None else seen.watched
+    if verdict is Verdict.REACHED:
+        return Basis.SEEN if seen.contacts or seen.leaked else Basis.CLAIMED
+    return Basis.SEEN if verdict is Verdict.DENIED and watched else Basis.CLAIMED
 
 
 def _worked(probe: Probe, claim: Claim | None, seen: Seen) -> tuple[Verdict, str]:
