@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dayfly.server.services import Services
     from dayfly.server.serving import Listener
 
-__all__ = ["Composed", "composed", "gvisor_of"]
+__all__ = ["Composed", "composed", "gvisor_of", "tenants_of"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def composed(
     journal = Journal(places.journal, signer)
     open_now.callback(journal.close)
     boundary = gvisor_of(configuration, places)
-    tenants = _tenants(configuration, places, boundary, journal, proving.check if proving is not None else None)
+    tenants = tenants_of(configuration, places, boundary, journal, proving.check if proving is not None else None)
     services = Services(
         tenants,
         keys,
@@ -63,9 +63,14 @@ def composed(
     return Composed(services, listener, journal)
 
 
-def _tenants(
-    configuration: Configuration, places: Places, boundary: GvisorBoundary, journal: Journal, gate: Gate | None
+def tenants_of(
+    configuration: Configuration,
+    places: Places,
+    boundary: GvisorBoundary,
+    journal: Journal | None = None,
+    gate: Gate | None = None,
 ) -> Tenants:
+    """With spares of every template, and everybody's caps."""
     from dayfly.manager import Admission, Allowance, Capacity, Tenants
     from dayfly.manager.admission import available_memory
 
