@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,15 +46,12 @@ def test_a_proof_stands_on_dayfly_runsc_the_kernel_the_image_and_the_policy(path
         child.stands_on(Subject("small", Policy(image="nowhere")))
 
 
-def test_another_runsc_of_the_same_version_is_another(paths: Paths, tmp_path: Path) -> None:
+def test_another_runsc_of_the_same_version_is_another(paths: Paths) -> None:
     child = Child(paths)
     before = child.stands_on(PYTHON)["runsc"]
-    runsc = paths.bin / "runsc"
-    copy = tmp_path / "runsc"
-    copy.write_bytes(runsc.read_bytes())
-    copy.chmod(0o755)
-    runsc.unlink()
-    runsc.symlink_to(copy)
+    shared = paths.bin.resolve()
+    paths.bin.unlink()  # a link to this user's own, which stays as it is
+    shutil.copytree(shared, paths.bin, symlinks=True)
     assert child.stands_on(PYTHON)["runsc"] != before
 
 
