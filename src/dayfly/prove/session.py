@@ -6,7 +6,7 @@ import datetime
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from http.client import HTTPException
 from typing import Literal, Protocol
@@ -18,7 +18,7 @@ from dayfly.prove.bait import Bait, bait
 from dayfly.prove.callers import Served, call_all
 from dayfly.prove.floods import flood
 from dayfly.prove.neighbour import neighbour
-from dayfly.prove.probe import Place, Probe
+from dayfly.prove.probe import Expected, Place, Probe
 from dayfly.prove.proof import Condition, Kept, Proof, policy_digest, row_of
 from dayfly.prove.trials import Outcome, Told, distrusted, examine, try_all
 from dayfly.prove.verdict import Claim, Seen, judge
@@ -54,6 +54,10 @@ class Ground(Protocol):
         """With the policy, and the network that ``world.RULES`` are, by a gateway that lives there."""
         ...
 
+    def supplied(self, elsewhere: World) -> AsyncSandbox:
+        """With the policy, and ``services.RULES``, whose services are there."""
+        ...
+
     def served(self, never: Mapping[str, str], canary: str) -> AbstractAsyncContextManager[Served]:
         """A server of a manager of its own. Raises ``HostError`` where what it needs is not installed."""
         ...
@@ -81,7 +85,8 @@ class Session:
                 await self._closed(prey, probes)
                 await self._beside(prey, _at(Place.BESIDE, probes))
                 await self._served(prey, _at(Place.SERVED, probes))
-        await self._named(_at(Place.NAMED, probes))
+        await self._outward(_at(Place.NAMED, probes), self._ground.named)
+        await self._outward(_at(Place.SUPPLIED, probes), self._ground.supplied)
         for probe in _at(Place.ALONE, probes):
             self.outcomes.append(await flood(self._ground.closed, probe))
             self._tell(self.outcomes[-1])
@@ -133,20 +138,21 @@ class Session:
         except LOST as error:
             self._lost(probes, _said(error))
 
-    async def _named(self, probes: Sequence[Probe]) -> None:
-        """The first is a control, and is made again at the end."""
+    async def _outward(self, probes: Sequence[Probe], opened: Callable[[World], AsyncSandbox]) -> None:
+        """To where the proof's own internet is. The controls among them are made again at the end."""
         if not probes:
             return
+        controls = [probe for probe in probes if probe.expected is Expected.ALLOWED]
         try:
-            async with world(secrets.token_hex(16)) as elsewhere, self._ground.named(elsewhere) as sandbox:
+            async with world(secrets.token_hex(16)) as elsewhere, opened(elsewhere) as sandbox:
                 outcomes = await try_all(sandbox, elsewhere, probes, self._tell)
-                again = await try_all(sandbox, elsewhere, [probes[0]], lambda outcome: None)
+                again = await try_all(sandbox, elsewhere, controls, lambda outcome: None)
             if strays := elsewhere.strays():
                 outcomes = distrusted(outcomes, f"nobody knows whose it was: {'; '.join(strays)}")
         except LOST as error:
             self._lost(probes, _said(error))
             return
-        for control in (outcomes[0], *again):
+        for control in again:
             if not control.judgement.green:
                 outcomes = distrusted(outcomes, f"{control.probe.title}: {control.judgement.why}")
         self.outcomes += outcomes
