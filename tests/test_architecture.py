@@ -211,6 +211,13 @@ ZONES = {
     ),
     "prove.internet": Zone("", "namespaces, and a name server in them"),
     "prove.inside": Zone("", "runs INSIDE: standard library"),
+    "prove.targets": Zone("errors images prove runtime dayfly", "other people's sandboxes; judges in a box or here"),
+    "prove.targets.boxed": Zone("", "makes a box from inside: standard library"),
+    "prove.targets.shims": Zone(
+        "",
+        "runs by a Python that has somebody's library",
+        third_party="gvisor e2b_code_interpreter smolagents",
+    ),
     "testing": Zone(EVERYTHING, "anything it tests"),
     "cli": Zone(EVERYTHING, "the composition root", third_party="typer rich"),
     "__main__": Zone("cli", "python -m dayfly"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -19,13 +19,14 @@ from dayfly.cli.endings import Ending, guarded, say
 from dayfly.cli.options import ImageName, PolicyFile, policy_of
 from dayfly.cli.printable import printable
 from dayfly.cli.tables import show_table
+from dayfly.cli.targeting import number_of, proof_of, target_of
 from dayfly.errors import InputError
 from dayfly.limits import MIB
 
 if TYPE_CHECKING:
     from dayfly.policy import Policy
     from dayfly.prove import Probe, Proof
-    from dayfly.prove.trials import Told
+    from dayfly.prove.targets import Target
 
 __all__ = ["prove"]
 
@@ -47,18 +48,37 @@ def prove(
     since: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Show what is otherwise than in this report, one of --json.")
     ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Prove somebody else's sandbox: bwrap, gvisor-wheel, docker, command, ..."),
+    ] = None,
+    command: Annotated[
+        str | None,
+        typer.Option(metavar="LINE", help="Of --target command: takes a Python program on its standard input."),
+    ] = None,
+    elsewhere: Annotated[
+        bool, typer.Option(help="The command leads to another machine, where nothing is seen.")
+    ] = False,
     every: Annotated[bool, typer.Option("--all", help="Show every probe, not only what is not as it must be.")] = False,
 ) -> int:
     """Attack sandboxes of this machine from inside, and judge from outside. Exit code 0: all as it must be; 1: not.
 
     Harmless to the machine: names and addresses are reserved ones, floods are bounded.
     """
-    rules = policy_of(policy, image=image, timeout=None, memory=None, cpus=None)
     probes = _probes(properties or [], full)
     if html is not None and not html.parent.is_dir():
         raise InputError(f"there is no directory {str(html.parent)!r}", remedy="make it, or name another file")
     before = _report(since) if since is not None else None
-    proof = asyncio.run(_carried_out(rules, probes, "full" if full else "quick", quiet=as_json))
+    if target is None:
+        _only_for_targets(command, elsewhere)
+        rules = policy_of(policy, image=image, timeout=None, memory=None, cpus=None)
+        proof = asyncio.run(_carried_out(rules, probes, "full" if full else "quick", quiet=as_json))
+    else:
+        if full or policy is not None or image is not None:
+            raise InputError(
+                "--full, --policy and --image are for dayfly's own sandboxes", remedy="leave them out with --target"
+            )
+        proof = _of_target(target_of(target, command, elsewhere=elsewhere), properties or [], quiet=as_json)
     if html is not None:
         _write(html, proof)
     if as_json:
@@ -68,6 +88,16 @@ def prove(
         if before is not None:
             _show_changes(before, proof)
     return Ending.OK if proof.green else Ending.CODE_FAILED
+
+
+def _only_for_targets(command: str | None, elsewhere: bool) -> None:
+    if command is not None or elsewhere:
+        raise InputError("--command and --elsewhere are for --target command", remedy="add: --target command")
+
+
+def _of_target(target: Target, properties: list[str], *, quiet: bool) -> Proof:
+    with _progress(number_of(properties), shown=not quiet and sys.stderr.isatty()) as tell:
+        return proof_of(target, properties, lambda row: tell(row.title))
 
 
 def _probes(names: list[str], full: bool) -> tuple[Probe, ...]:
@@ -88,16 +118,16 @@ async def _carried_out(
 
     async with Here(rules) as ground:
         with _progress(len(probes), shown=not quiet and sys.stderr.isatty()) as tell:
-            return await carry_out(ground, probes, chosen=chosen, tell=tell)
+            return await carry_out(ground, probes, chosen=chosen, tell=lambda outcome: tell(outcome.probe.title))
 
 
 @contextmanager
-def _progress(number: int, *, shown: bool) -> Iterator[Told]:
-    """How many are done, on a terminal."""
+def _progress(number: int, *, shown: bool) -> Iterator[Callable[[str], None]]:
+    """How many are done, on a terminal; told of each by its title."""
     with Progress(TextColumn("{task.completed} of {task.total} probes"), BarColumn(), TextColumn("{task.description}"), console=Console(stderr=True),
                   transient=True, disable=not shown) as bar:  # fmt: skip
         task = bar.add_task("", total=number)
-        yield lambda outcome: bar.update(task, advance=1, description=outcome.probe.title)
+        yield lambda title: bar.update(task, advance=1, description=title)
 
 
 MOST_REPORT = 16 * MIB

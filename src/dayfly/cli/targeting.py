@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dayfly.prove import Proof, Row
     from dayfly.prove.targets import Target
 
-__all__ = ["proof_of", "target_of"]
+__all__ = ["number_of", "proof_of", "target_of"]
 
 
 def target_of(name: str, command: str | None, *, elsewhere: bool) -> Target:
@@ -30,6 +30,14 @@ def target_of(name: str, command: str | None, *, elsewhere: bool) -> Target:
     if name not in KINDS:
         raise InputError(f"there is no target {name!r}", remedy=f"one of: command, {', '.join(KINDS)}")
     return KINDS[name](Means())
+
+
+def number_of(properties: list[str]) -> int:
+    """How many probes such a proof has."""
+    from dayfly.prove import Property
+    from dayfly.prove.targets import asked
+
+    return len(asked([Property(name) for name in properties]))
 
 
 def proof_of(target: Target, properties: list[str], progress: Callable[[Row], None]) -> Proof:

@@ -18,7 +18,9 @@ from dayfly.prove.targets.target import Place, Target
 __all__ = ["KINDS", "Means", "Place", "Target", "asked", "command", "prove_target"]
 
 
-async def prove_target(target: Target, probes: Sequence[Probe], tell: Callable[[Row], None] = lambda row: None) -> Proof:
+async def prove_target(
+    target: Target, probes: Sequence[Probe], tell: Callable[[Row], None] = lambda row: None
+) -> Proof:
     """``probes``: some of ``asked()``. Raises ``HostError`` where no box can be made; what fails in the target is in the report."""
     if target.place is Place.BOX:
         return await judged_in_a_box(target, probes, tell)

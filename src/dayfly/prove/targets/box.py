@@ -44,7 +44,19 @@ _PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
 _BOXED = Path(__file__).with_name("boxed.py")
 
-_SPACES = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child", "--net", "--uts", "--ipc", "--"]
+_SPACES = [
+    "unshare",
+    "--user",
+    "--map-root-user",
+    "--mount",
+    "--pid",
+    "--fork",
+    "--kill-child",
+    "--net",
+    "--uts",
+    "--ipc",
+    "--",
+]
 
 MOST_LINE = 4 * 1024 * 1024
 """Bytes of one line of the judge's: the report of all probes has some hundred kilobytes."""
@@ -66,11 +78,11 @@ async def judged_in_a_box(target: Target, probes: Sequence[Probe], tell: Callabl
     """Raises ``HostError`` where no box can be made, or its judge says nothing that can be read."""
     missing = [package for program, package in TOOLS.items() if shutil.which(program, path=_PATH) is None]
     if missing:
-        raise HostError(f"a box needs what is not installed: {', '.join(missing)}", remedy=f"apt-get install {' '.join(missing)}")
+        raise HostError(
+            f"a box needs what is not installed: {', '.join(missing)}", remedy=f"apt-get install {' '.join(missing)}"
+        )
     with tempfile.TemporaryDirectory(prefix="dayfly-box-") as name:
-        scratch = Path(name)
-        scratch.chmod(0o755)
-        command, places = _entered(target, scratch)
+        command, places = _entered(target, Path(name))
         plan = json.dumps(_plan(target, probes, places)) + "\n"
         process = await asyncio.create_subprocess_exec(
             *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=MOST_LINE, cwd="/"
@@ -119,8 +131,9 @@ def _entered(target: Target, scratch: Path) -> tuple[list[str], Mapping[str, str
     inner = [*_SPACES, sys.executable, "-I", str(_BOXED)]
     if os.geteuid():
         return inner, dict(target.binds)
+    scratch.chmod(0o755)
     places, lines = {}, []
-    for number, (path, source) in enumerate(target.binds.items()):
+    for number, path in enumerate(target.binds):
         places[path] = str(scratch / str(number))
         Path(places[path]).mkdir()
         lines.append(f'mount --bind "${2 * number + 1}" "${2 * number + 2}"')
@@ -136,7 +149,14 @@ def _plan(target: Target, probes: Sequence[Probe], places: Mapping[str, str]) ->
     question = {"target": dataclasses.asdict(target), "probes": [probe.id for probe in probes]}
     return {
         "hostname": f"box-{nonce}",
-        "keep": [sys.prefix, sys.base_prefix, str(source.parent), *target.needs, *places.values(), *target.copies.values()],
+        "keep": [
+            sys.prefix,
+            sys.base_prefix,
+            str(source.parent),
+            *target.needs,
+            *places.values(),
+            *target.copies.values(),
+        ],
         "copies": dict(target.copies),
         "links": {**target.links, **places},
         "files": {

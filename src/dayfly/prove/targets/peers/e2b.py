@@ -13,7 +13,9 @@ __all__ = ["target"]
 
 def target(means: Means) -> Target:
     if not os.environ.get("E2B_API_KEY"):
-        raise HostError("E2B_API_KEY is not set", remedy="export the key of an account, or of a server that speaks their protocol")
+        raise HostError(
+            "E2B_API_KEY is not set", remedy="export the key of an account, or of a server that speaks their protocol"
+        )
     version = means.version_command("e2b-code-interpreter")
     return Target(
         name="e2b",

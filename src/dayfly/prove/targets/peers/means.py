@@ -41,7 +41,9 @@ class Means:
         command = [self.python, "-I", "-c", code]
         done = subprocess.run(command, capture_output=True, timeout=IMPORT_SECONDS, check=False)
         if done.returncode:
-            raise HostError(f"{self.python} has no package {distribution}", remedy=f"{self.python} -m pip install {distribution}")
+            raise HostError(
+                f"{self.python} has no package {distribution}", remedy=f"{self.python} -m pip install {distribution}"
+            )
         return command
 
     def shim(self, name: str) -> list[str]:
