@@ -201,6 +201,31 @@ def test_the_runtime_before_the_last_is_kept_for_live_sandboxes_and_older_ones_g
     assert nothing_else(paths, kept=2)
 
 
+def test_of_several_that_obtain_one_at_once_none_takes_anothers_away(paths: Paths, tmp_path: Path) -> None:
+    source = tmp_path / "runsc"
+    source.write_bytes(script())
+    source.chmod(0o755)
+    together = threading.Barrier(6)
+    errors: list[Exception] = []
+
+    def one() -> None:
+        together.wait(60)
+        try:
+            for _ in range(4):
+                obtain(str(source), paths=paths)
+        except Exception as error:  # noqa: BLE001 - told below
+            errors.append(error)
+
+    threads = [threading.Thread(target=one) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert errors == []
+    assert find_runsc(paths, {}).path.is_file()
+    assert nothing_else(paths, kept=2)
+
+
 def test_without_go_the_error_names_what_to_install(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(HostError, match="go is not installed"):

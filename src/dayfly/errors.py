@@ -27,6 +27,7 @@ __all__ = [
     "LocalFileError",
     "NoSuchProcess",
     "NoSuchSandbox",
+    "NotProven",
     "OutOfSpace",
     "PolicyError",
     "PortClosed",
@@ -41,6 +42,9 @@ __all__ = [
     "UnsafeTree",
 ]
 
+
+PROOF_SECONDS = 15.0
+"""Until somebody who is told that a proof is under way may ask again: about half of what one takes."""
 
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
@@ -203,6 +207,18 @@ class JournalUnwritable(HostError):
     """The server's journal cannot be written now, so nothing new is begun. It goes on by itself when that is over."""
 
     retryable = True
+
+
+class NotProven(HostError):
+    """The server hands out only sandboxes that are proven to be closed, and these are not, or not yet: then it is ``retryable``, after
+    ``retry_after`` seconds."""
+
+    http_status = 503
+
+    def __init__(self, message: str, *, waiting: bool = False, remedy: str | None = None) -> None:
+        super().__init__(message, remedy=remedy)
+        self.retryable = waiting  # type: ignore[misc]  # of this one error
+        self.retry_after = PROOF_SECONDS if waiting else None
 
 
 class StoreFailed(HostError):

@@ -6,6 +6,7 @@ file. Whatever comes is put into a directory of its own and asked what it is; on
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
@@ -214,17 +215,30 @@ def from_file(paths: Paths, path: Path) -> Runsc:
 
 @contextmanager
 def _staging(paths: Paths) -> Iterator[Path]:
-    """A directory in ``bin`` that becomes the runtime's own, or goes away."""
+    """A directory in ``bin`` that becomes the runtime's own, or goes away. One at a time: each removes what is old."""
     for directory in (paths.data, paths.cache, paths.bin):
         make_directory(directory)
-    stage = make_directory(paths.bin / f"gvisor-{secrets.token_hex(8)}")
     try:
-        yield stage
+        with _alone(paths.cache / "runsc.lock"):
+            stage = make_directory(paths.bin / f"gvisor-{secrets.token_hex(8)}")
+            try:
+                yield stage
+            finally:
+                if not _is_current(stage, paths):
+                    shutil.rmtree(stage, ignore_errors=True)
     except OSError as error:
         raise host_error(error, "cannot install runsc") from error
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Whoever else obtains one waits, until this process has ended at the latest."""
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
     finally:
-        if not _is_current(stage, paths):
-            shutil.rmtree(stage, ignore_errors=True)
+        os.close(descriptor)
 
 
 def _is_current(stage: Path, paths: Paths) -> bool:

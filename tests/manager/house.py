@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from dayfly.boundaries.snapshot import Snapshot
+from dayfly.errors import NotProven
 from dayfly.journal import Journal, Reader, Signer, audit
 from dayfly.limits import GIB
 from dayfly.manager import Admission, Allowance, Capacity, Manager, Records, Shelf, Tenants
+from dayfly.policy import Policy
 from dayfly.spec import Image, SandboxSpec
 from dayfly.testing.scripted import Asked, ScriptedBoundary, ScriptedCell
 from dayfly.wire import operations as ops
@@ -93,7 +95,14 @@ class House:
             records=records,
             now=lambda: self.wall,
         )
-        self.tenants = Tenants(self.manager, admission, self.allowance_of, journal=self.journal, now=lambda: self.wall)
+        self.closed_for: set[str | None] = set()
+        self.tenants = Tenants(
+            self.manager, admission, self.allowance_of, journal=self.journal, gate=self.gate, now=lambda: self.wall
+        )
+
+    def gate(self, policy: Policy, template: str | None) -> None:
+        if template in self.closed_for:
+            raise NotProven("not proven")
 
     def allowance_of(self, tenant: str) -> Allowance:
         return self.allowances.get(tenant, Allowance())

@@ -164,6 +164,28 @@ async def test_spares_are_retired_by_age_and_not_by_the_policys_clocks() -> None
         assert opener.cells[0].kills == [(EndReason.STOPPED, "")]
 
 
+async def test_spares_of_what_has_changed_are_given_to_nobody_not_even_one_that_was_just_being_made() -> None:
+    may_open = asyncio.Event()
+
+    class Slow(Opener):
+        async def __call__(self, policy: Policy) -> RecordedLife:
+            life = await super().__call__(policy)
+            if self.attempts == 2:
+                await may_open.wait()
+            return life
+
+    opener = Slow()
+    async with kept(opener, 2) as spares:
+        while opener.attempts < 2:
+            await asyncio.sleep(0.1)
+        assert len(spares) == 1
+        await spares.renew()
+        assert len(spares) == 0
+        may_open.set()
+        await spares.full()
+        assert [bool(cell.kills) for cell in opener.cells] == [True, True, False, False]
+
+
 async def test_a_machine_that_refuses_is_asked_again_and_less_and_less_often() -> None:
     opener = Opener()
     opener.refuses = True

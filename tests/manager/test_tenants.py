@@ -17,6 +17,7 @@ from dayfly.errors import (
     InputError,
     JournalUnwritable,
     NoSuchSandbox,
+    NotProven,
     SandboxEnded,
 )
 from dayfly.limits import GIB, Limits
@@ -88,6 +89,28 @@ async def test_a_conversation_is_one_sandbox_for_each_tenant(home: House) -> Non
     assert len({one.id for one, _ in found}) == 2
     assert sum(made for _, made in found) == 2
     assert {(one.tenant, one.conversation) for one, _ in found} == {("anna", "c"), ("bert", "c")}
+
+
+async def test_behind_a_closed_gate_nothing_is_made_and_what_lives_goes_on(home: House) -> None:
+    tenants = home.tenants
+    alive = await tenants.create("a", Policy())
+    paused = await tenants.create("a", Policy())
+    await tenants.pause(paused)
+    home.closed_for = {None}
+    for making in (
+        lambda: tenants.create("a", Policy()),
+        lambda: tenants.get_or_create("a", "c", Policy()),
+        lambda: tenants.resume(paused),
+        lambda: tenants.fork(alive),
+    ):
+        with pytest.raises(NotProven):
+            await making()
+    assert await tenants.create("a", Policy(), template="proven")
+    assert alive.state == "ready"
+    assert paused.paused, "and what is paused stays so"
+    home.closed_for = set()
+    await tenants.resume(paused)
+    assert paused.state == "ready"
 
 
 async def test_a_request_made_twice_makes_one_sandbox(home: House) -> None:

@@ -12,7 +12,6 @@ from dayfly.cli.proving import Here
 from dayfly.client.sandbox import AsyncSandbox
 from dayfly.errors import HostError
 from dayfly.network import Rule
-from dayfly.policy import Policy
 from dayfly.prove import (
     ALL,
     RULES,
@@ -25,7 +24,6 @@ from dayfly.prove import (
     Severity,
     Verdict,
     World,
-    chosen,
     prove,
 )
 from dayfly.prove.floods import flood
@@ -49,20 +47,6 @@ def proved(probes: Sequence[Probe], ground: Here | None = None, told: list[Outco
 
 def rows(proof: Proof) -> dict[str, Row]:
     return {row.id: row for row in proof.rows}
-
-
-def test_the_quick_set_is_green_here() -> None:
-    told: list[Outcome] = []
-    proof = proved(chosen(quick=True), Here(Policy()), told)
-    assert [(row.id, row.why) for row in proof.red] == []
-    assert proof.red_conditions == ()
-    assert proof.green
-    assert sorted(rows(proof)) == sorted(probe.id for probe in chosen(quick=True))
-    assert [outcome.probe.id for outcome in told] == [row.id for row in proof.rows], (
-        "each is told of once, in its order"
-    )
-    assert [proof.answer(number)[0] for number in (1, 2, 3, 4)] == ["no"] * 4
-    assert {one.name for one in proof.limits} >= {"memory", "disk", "cpus", "processes"}
 
 
 def test_a_program_that_says_it_was_denied_while_it_gets_through_is_not_believed() -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dayfly.boundaries.gvisor import GvisorBoundary
-from dayfly.cli.serve import _tenants
+from dayfly.cli.composing import gvisor_of, tenants_of
 from dayfly.errors import AdmissionRefused
 from dayfly.policy import Policy
 from dayfly.server import Places, load_configuration
@@ -33,7 +32,7 @@ async def test_spares_are_kept_whatever_the_caps_and_claimed_by_who_may(tmp_path
         file.write_text(CONFIG.format(data=data))
         configuration = load_configuration(file)
         places = Places.of(configuration)
-        tenants = _tenants(configuration, places, GvisorBoundary(places.paths), None)  # type: ignore[arg-type]
+        tenants = tenants_of(configuration, places, gvisor_of(configuration, places))
         try:
             (spares,) = tenants._manager._spares.values()
             async with asyncio.timeout(60):

@@ -38,7 +38,10 @@ def environment() -> Iterator[dict[str, str]]:
 def serving(
     environment: dict[str, str], *arguments: str, errors: IO[str] | int = subprocess.PIPE, within: Sequence[str] = ()
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server that listens, and its URL. Its log goes to ``errors``; ``within`` is a command that starts the server."""
+    """A server that listens, and its URL. Its log goes to ``errors``; ``within`` is a command that starts the server. It makes no proofs
+    unless it is told to."""
+    if "--prove" not in arguments:
+        arguments = ("--no-prove", *arguments)
     process = subprocess.Popen(
         [*within, *DAYFLY, "serve", "--port", "0", *arguments],
         env=environment, stdout=subprocess.PIPE, stderr=errors, text=True,

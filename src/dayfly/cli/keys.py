@@ -32,7 +32,7 @@ Tenant = Annotated[str | None, typer.Option(help="Only those of this tenant.")]
 def create(
     tenant: Annotated[str, typer.Argument(help="Whose sandboxes it is for.")],
     name: Annotated[str, typer.Option(help="What you know it by.")] = "cli",
-    scope: Annotated[list[str] | None, typer.Option(help="read, run, admin or metrics (default run).")] = None,
+    scope: Annotated[list[str] | None, typer.Option(help="read, run, admin, metrics or proofs (default run).")] = None,
     expires_in: Annotated[float | None, typer.Option(help="Seconds until it expires (default: never).")] = None,
     config: ConfigFile = None,
 ) -> int:

@@ -18,15 +18,17 @@ from rich.text import Text
 from dayfly.cli.endings import Ending, guarded, say
 from dayfly.cli.options import ImageName, PolicyFile, policy_of
 from dayfly.cli.printable import printable
+from dayfly.cli.serve import ConfigFile, configured
 from dayfly.cli.tables import show_table
 from dayfly.cli.targeting import number_of, proof_of, target_of
 from dayfly.errors import InputError
 from dayfly.limits import MIB
 
 if TYPE_CHECKING:
-    from dayfly.policy import Policy
+    from dayfly.cli.proving import Here
     from dayfly.prove import Probe, Proof
     from dayfly.prove.targets import Target
+    from dayfly.server import Places
 
 __all__ = ["prove"]
 
@@ -43,6 +45,8 @@ def prove(
     ] = None,
     policy: PolicyFile = None,
     image: ImageName = None,
+    config: ConfigFile = None,
+    template: Annotated[str | None, typer.Option(metavar="NAME", help="One of the configuration's templates.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as a page, too.")] = None,
     since: Annotated[
@@ -57,28 +61,29 @@ def prove(
         typer.Option(metavar="LINE", help="Of --target command: takes a Python program on its standard input."),
     ] = None,
     elsewhere: Annotated[
-        bool, typer.Option(help="The command leads to another machine, where nothing is seen.")
+        bool, typer.Option("--elsewhere", help="The command leads to another machine, where nothing is seen.")
     ] = False,
     every: Annotated[bool, typer.Option("--all", help="Show every probe, not only what is not as it must be.")] = False,
+    record: Annotated[bool, typer.Option("--record", help="Sign it into the server's journal, too.")] = False,
 ) -> int:
     """Attack sandboxes of this machine from inside, and judge from outside. Exit code 0: all as it must be; 1: not.
 
     Harmless to the machine: names and addresses are reserved ones, floods are bounded.
     """
+    other = _other(target, command, elsewhere, own=any((full, policy, image, config, template, record)))
+    ground = _ground(policy, image, config, template)
     probes = _probes(properties or [], full)
     if html is not None and not html.parent.is_dir():
         raise InputError(f"there is no directory {str(html.parent)!r}", remedy="make it, or name another file")
     before = _report(since) if since is not None else None
-    if target is None:
-        _only_for_targets(command, elsewhere)
-        rules = policy_of(policy, image=image, timeout=None, memory=None, cpus=None)
-        proof = asyncio.run(_carried_out(rules, probes, "full" if full else "quick", quiet=as_json))
+    if record:
+        from dayfly.cli.prover import check_recordable
+
+        check_recordable(_places(ground))
+    if other is not None:
+        proof = _of_target(other, properties or [], quiet=as_json)
     else:
-        if full or policy is not None or image is not None:
-            raise InputError(
-                "--full, --policy and --image are for dayfly's own sandboxes", remedy="leave them out with --target"
-            )
-        proof = _of_target(target_of(target, command, elsewhere=elsewhere), properties or [], quiet=as_json)
+        proof = asyncio.run(_carried_out(ground, probes, "full" if full else "quick", quiet=as_json))
     if html is not None:
         _write(html, proof)
     if as_json:
@@ -87,12 +92,24 @@ def prove(
         _show(proof, every)
         if before is not None:
             _show_changes(before, proof)
+    if record:
+        from dayfly.cli.prover import record as sign
+        from dayfly.server.proven import Subject
+
+        sign(_places(ground), proof, Subject(template or "", ground.policy))
     return Ending.OK if proof.green else Ending.CODE_FAILED
 
 
-def _only_for_targets(command: str | None, elsewhere: bool) -> None:
-    if command is not None or elsewhere:
-        raise InputError("--command and --elsewhere are for --target command", remedy="add: --target command")
+def _other(name: str | None, command: str | None, elsewhere: bool, *, own: bool) -> Target | None:
+    """Somebody else's sandbox, if it is to be one. ``own``: what dayfly's own are to be was given, too."""
+    if name is None:
+        if command is not None or elsewhere:
+            raise InputError("--command and --elsewhere are for --target command", remedy="add: --target command")
+        return None
+    if own:
+        remedy = "leave --full, --policy, --image, --config, --template and --record out"
+        raise InputError("--target is somebody else's sandbox", remedy=remedy)
+    return target_of(name, command, elsewhere=elsewhere)
 
 
 def _of_target(target: Target, properties: list[str], *, quiet: bool) -> Proof:
@@ -110,13 +127,38 @@ def _probes(names: list[str], full: bool) -> tuple[Probe, ...]:
     return chosen([Property(name) for name in names], quick=not full)
 
 
-async def _carried_out(
-    rules: Policy, probes: tuple[Probe, ...], chosen: Literal["quick", "full"], *, quiet: bool
-) -> Proof:
+def _ground(policy: Path | None, image: str | None, config: Path | None, template: str | None) -> Here:
+    """Raises ``InputError`` and ``PolicyError``."""
     from dayfly.cli.proving import Here
+
+    own = policy_of(policy, image=image, timeout=None, memory=None, cpus=None)
+    if template is not None and (policy is not None or image is not None):
+        raise InputError("a template has its own policy and image", remedy="leave --policy and --image out")
+    if config is None and template is None:
+        return Here(own)
+    from dayfly.server import Places
+
+    configuration = configured(config)
+    if template is None:
+        return Here(own, Places.of(configuration).paths, configuration)
+    if template not in configuration.templates:
+        there = ", ".join(configuration.templates) or "none; --config names the file that has them"
+        raise InputError(f"there is no template {template!r}", remedy=f"there is {there}")
+    return Here(configuration.templates[template].policy, Places.of(configuration).paths, configuration)
+
+
+def _places(ground: Here) -> Places:
+    from dayfly.server import Places
+
+    return Places.of(ground.configuration or configured(None))
+
+
+async def _carried_out(
+    ground: Here, probes: tuple[Probe, ...], chosen: Literal["quick", "full"], *, quiet: bool
+) -> Proof:
     from dayfly.prove import prove as carry_out
 
-    async with Here(rules) as ground:
+    async with ground:
         with _progress(len(probes), shown=not quiet and sys.stderr.isatty()) as tell:
             return await carry_out(ground, probes, chosen=chosen, tell=lambda outcome: tell(outcome.probe.title))
 

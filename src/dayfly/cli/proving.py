@@ -24,16 +24,19 @@ from dayfly.runtime import SETUP_REMEDY, find_runsc
 
 if TYPE_CHECKING:
     from dayfly.manager import Manager
+    from dayfly.server import Configuration
 
 __all__ = ["Here"]
 
 
 @dataclass
 class Here:
-    """A ``Ground``. On the loop that opened it; its managers end with it. ``rules``: of the sandboxes with names."""
+    """A ``Ground``. On the loop that opened it; its managers end with it. ``configuration``: of the server whose sandboxes they would be; ``rules``: of the
+    sandboxes with names."""
 
     policy: Policy
     paths: Paths = field(default_factory=default_paths)
+    configuration: Configuration | None = None
     rules: Grants = RULES
     _managers: list[Manager] = field(default_factory=list)
     _of_closed: Manager | None = None
@@ -71,20 +74,20 @@ class Here:
         from dayfly.manager import embedded
         from dayfly.manager.outlet import Outlet
 
-        manager = self._kept(embedded(Outlet(elsewhere.start)))
+        manager = self._kept(embedded(Outlet(elsewhere.start), self.paths, courteous=self._courteous))
         return AsyncSandbox(self._with(self.rules), opener=manager)
 
     @asynccontextmanager
     async def served(self, never: Mapping[str, str], canary: str) -> AsyncIterator[Served]:
-        """A server of this process, on a port of loopback, whose keys and journal are gone with it. Its manager is its own, since it
-        closes it in the end."""
+        """A server of this process, on a port of loopback, whose keys and journal are gone with it."""
         from dayfly.cli.serve import configured
-        from dayfly.cli.serving import serving
-        from dayfly.manager import embedded
+        from dayfly.cli.serving import proof_of, serving
+        from dayfly.server import Places
 
-        configuration = configured(None, host="127.0.0.1", port=0)
+        configuration = proof_of(self.configuration or configured(None))
         with tempfile.TemporaryDirectory(prefix="dayfly-proof-") as directory:
-            async with serving(configuration, self._kept(embedded()), Path(directory)) as made:
+            own = Path(directory)
+            async with serving(configuration, Places(self.paths, own / "secrets", own / "server")) as made:
                 first, second, reader = made.keys
                 yield Served(made.url, first, second, reader, never, canary, made.journal, made.public_key)
 
@@ -92,11 +95,15 @@ class Here:
         """The policy with that network. Nothing is copied in or out: a proof leaves the stores of others alone."""
         return self.policy.model_copy(update={"network": network, "inputs": (), "outputs": ()})
 
+    @property
+    def _courteous(self) -> bool:
+        return self.configuration is not None and self.configuration.machine.courteous
+
     def _manager(self) -> Manager:
         from dayfly.manager import embedded
 
         if self._of_closed is None:
-            self._of_closed = self._kept(embedded())
+            self._of_closed = self._kept(embedded(paths=self.paths, courteous=self._courteous))
         return self._of_closed
 
     def _kept(self, manager: Manager) -> Manager:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import signal
 import sys
 import time
-from contextlib import ExitStack
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
 from importlib.util import find_spec
 from io import FileIO
 from pathlib import Path
@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dayfly.cli.composing import composed
 from dayfly.cli.endings import guarded, note, polite_signals, say
 from dayfly.errors import HostError
 
 if TYPE_CHECKING:
-    from dayfly.boundaries.gvisor import GvisorBoundary
-    from dayfly.journal import Journal
-    from dayfly.manager import Allowance, Tenants
+    from dayfly.cli.composing import Composed
+    from dayfly.manager import Tenants
     from dayfly.server import Configuration, Keys, Places
+    from dayfly.server.proven import Subject
+    from dayfly.server.proving import Proving
 
 __all__ = ["ConfigFile", "configured", "serve"]
 
@@ -41,9 +43,14 @@ def serve(
     behind_proxy: Annotated[
         bool, typer.Option("--behind-proxy", help="A reverse proxy ends TLS and checks names before this server.")
     ] = False,
+    prove: Annotated[
+        bool | None,
+        typer.Option("--prove/--no-prove", help="Prove at the start that sandboxes are closed (default: yes)."),
+    ] = None,
 ) -> int:
     """Serve sandboxes over HTTP. SIGTERM or Ctrl-C ends it: conversations are paused, and all other sandboxes end."""
-    asyncio.run(_serve(configured(config, host=host, port=port, behind_proxy=behind_proxy or None)))
+    configuration = configured(config, host=host, port=port, behind_proxy=behind_proxy or None, prove=prove)
+    asyncio.run(_serve(configuration, config))
     return 0
 
 
@@ -59,17 +66,9 @@ def configured(file: Path | None, **options: object) -> Configuration:
     return load_configuration(file, **options)
 
 
-async def _serve(configuration: Configuration) -> None:
+async def _serve(configuration: Configuration, file: Path | None) -> None:
     """Everything is made here and closed in the reverse order: first no more requests, then no more sandboxes."""
-    from dayfly.boundaries.gvisor import GvisorBoundary
-    from dayfly.journal import Journal, Reader, Signer
-    from dayfly.manager.budget import DAY
-    from dayfly.server import Keys, Places, Readiness, start_logging
-    from dayfly.server.app import create_app
-    from dayfly.server.retention import retire_daily
-    from dayfly.server.services import Services
-    from dayfly.server.serving import Listener
-    from dayfly.server.serving import serve as answer
+    from dayfly.server import Keys, Places, start_logging
 
     stop = _stopped_by_signals()
     places = Places.of(configuration)
@@ -78,46 +77,81 @@ async def _serve(configuration: Configuration) -> None:
         keys = Keys(places.state)
         open_now.callback(keys.close)
         _check_keys(keys, configuration)
-        listener = Listener.bind(configuration)
-        open_now.callback(listener.socket.close)
-        signer = Signer.load(places.journal_key)
-        journal = Journal(places.journal, signer)
-        open_now.callback(journal.close)
-        boundary = GvisorBoundary(places.paths, courteous=configuration.machine.courteous)
-        tenants = _tenants(configuration, places, boundary, journal)
-        services = Services(
-            tenants,
-            keys,
-            Readiness(lambda: _problem(boundary, journal)),
-            configuration,
-            journal=places.journal,
-            public_key=signer.verifier.public,
-        )
-
-        async def wind_up() -> None:
-            if configuration.pausing.at_stop:
-                await tenants.pause_conversations(configuration.pausing.stop_seconds)
-            await tenants.end_all()
-
-        retiring = None
-        if configuration.journal_days is not None:
-            retiring = asyncio.ensure_future(retire_daily(journal, configuration.journal_days))
+        made = composed(open_now, configuration, places, keys, _proving(configuration, places, file))
         try:
-            reader = Reader(places.journal)
-            unended = [(row.entry.chain, row.entry.tenant) for row in reader.unended()]
-            today = int(time.time() // DAY * DAY * 1e9)
-            await tenants.recover(unended, reader.cpu_seconds_since(today))
-            app = create_app(services)
-            gc.collect()
-            gc.freeze()  # what is there now stays: looking through it took 30 ms now and then, and everybody waited
-            say(f"listening on {listener.url}")
-            sys.stdout.flush()
-            await answer(app, listener, configuration, stop, wind_up)
-            await wind_up()
+            await _answer(made, configuration, places, stop)
         finally:
-            if retiring is not None:
-                retiring.cancel()
-            await tenants.close()
+            await made.services.tenants.close()
+
+
+async def _answer(made: Composed, configuration: Configuration, places: Places, stop: asyncio.Event) -> None:
+    """Until ``stop``; then conversations are paused, and all other sandboxes end."""
+    from dayfly.server.app import create_app
+    from dayfly.server.serving import serve as answer
+
+    tenants = made.services.tenants
+
+    async def wind_up() -> None:
+        if configuration.pausing.at_stop:
+            await tenants.pause_conversations(configuration.pausing.stop_seconds)
+        await tenants.end_all()
+
+    async def renew_spares(subject: Subject) -> None:
+        await tenants.renew_spares(subject.template)
+
+    async with _in_the_background(made, configuration):
+        await _recover(tenants, places)
+        app = create_app(made.services)
+        gc.collect()
+        gc.freeze()  # what is there now stays: looking through it took 30 ms now and then, and everybody waited
+        if made.services.proving is not None:
+            made.services.proving.start(tenants.note, renew_spares)
+        say(f"listening on {made.listener.url}")
+        sys.stdout.flush()
+        await answer(app, made.listener, configuration, stop, wind_up)
+        await wind_up()
+
+
+async def _recover(tenants: Tenants, places: Places) -> None:
+    from dayfly.journal import Reader
+    from dayfly.manager.budget import DAY
+
+    reader = Reader(places.journal)
+    unended = [(row.entry.chain, row.entry.tenant) for row in reader.unended()]
+    today = int(time.time() // DAY * DAY * 1e9)
+    await tenants.recover(unended, reader.cpu_seconds_since(today))
+
+
+@asynccontextmanager
+async def _in_the_background(made: Composed, configuration: Configuration) -> AsyncIterator[None]:
+    """The journal's old entries go, if they are to; what else was begun ends with it."""
+    from dayfly.server.retention import retire_daily
+
+    retiring = None
+    if configuration.journal_days is not None:
+        retiring = asyncio.ensure_future(retire_daily(made.journal, configuration.journal_days))
+    try:
+        yield
+    finally:
+        if retiring is not None:
+            retiring.cancel()
+        if made.services.proving is not None:
+            await made.services.proving.close()
+
+
+def _proving(configuration: Configuration, places: Places, file: Path | None) -> Proving | None:
+    from dayfly.cli.prover import Child
+    from dayfly.policy import Policy
+    from dayfly.server.proven import Subject
+    from dayfly.server.proving import Proving
+
+    if not configuration.prove:
+        return None
+    own = [Subject("", Policy())]
+    subjects = own + [Subject(name, entry.policy) for name, entry in configuration.templates.items()]
+    return Proving(
+        subjects, Child(places.paths, file), required=configuration.require_proof, hours=configuration.prove_hours
+    )
 
 
 def _stopped_by_signals() -> asyncio.Event:
@@ -135,51 +169,3 @@ def _check_keys(keys: Keys, configuration: Configuration) -> None:
     if not configuration.is_loopback:
         raise HostError("there is no key, so nobody could use this server", remedy="run: dayfly keys create TENANT")
     note("there is no key yet; make one with: dayfly keys create TENANT")
-
-
-def _tenants(configuration: Configuration, places: Places, boundary: GvisorBoundary, journal: Journal) -> Tenants:
-    from dayfly.agent_bundle import agent_for
-    from dayfly.images import Store
-    from dayfly.manager import Admission, Allowance, Capacity, Manager, Shelf, Template, Tenants
-    from dayfly.manager.admission import available_memory
-    from dayfly.manager.means import MachineMeans
-    from dayfly.manager.outlet import Outlet
-    from dayfly.server.paused import PausedRecords
-
-    machine = configuration.machine
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    capacity = Capacity.of_machine(
-        memory, len(os.sched_getaffinity(0)), overcommit=machine.factor, sandboxes=machine.sandboxes
-    )
-
-    def allowance_of(tenant: str) -> Allowance:
-        return _allowance(configuration, tenant) if tenant else Allowance()  # spares are nobody's yet
-
-    agents = places.paths.data / "agents"
-    admission = Admission(capacity, allowance_of, free_memory=available_memory)
-    manager = Manager(
-        {"gvisor": boundary},
-        Store(places.paths),
-        lambda image: agent_for(image, agents),
-        admission=admission,
-        snapshots=places.paths.data / "snapshots",
-        shelf=Shelf(places.paused, lasting=True, most=configuration.pausing.most),
-        records=PausedRecords(places.state, places.paused),
-        outlet=Outlet(means=MachineMeans.at(places.secrets)),
-    )
-    for name, entry in configuration.templates.items():
-        manager.keep(Template(name, entry.policy, entry.spares, entry.spare_seconds, entry.preload))
-    return Tenants(manager, admission, allowance_of, journal=journal)
-
-
-def _allowance(configuration: Configuration, tenant: str) -> Allowance:
-    from dayfly.manager import Allowance
-
-    return Allowance(**dict(configuration.caps_of(tenant)))
-
-
-def _problem(boundary: GvisorBoundary, journal: Journal) -> str | None:
-    if journal.failure is not None:
-        return journal.failure.message
-    report = boundary.probe()
-    return None if report.usable else "; ".join(report.reasons)

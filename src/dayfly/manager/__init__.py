@@ -1,13 +1,13 @@
 """Many lives: sandboxes from policies, warm spares for templates, tenants' shares, and the end of them all."""
 
-from dayfly.manager.admission import Admission, Allowance, Capacity
+from dayfly.manager.admission import Admission, Allowance, Capacity, TenantUsage
 from dayfly.manager.manager import ImageLease, ImageSource, Manager, embedded
 from dayfly.manager.paused import Paused, Records
 from dayfly.manager.registry import Registration
 from dayfly.manager.shelf import Shelf
 from dayfly.manager.tally import Tally
 from dayfly.manager.templates import Template
-from dayfly.manager.tenants import Tenants, TenantUsage
+from dayfly.manager.tenants import Tenants
 
 __all__ = [
     "Admission",

@@ -15,7 +15,7 @@ from pathlib import Path
 from dayfly.errors import AdmissionRefused, InputError
 from dayfly.limits import GIB, Limits
 
-__all__ = ["Admission", "Allowance", "Capacity", "Share", "Totals", "available_memory"]
+__all__ = ["Admission", "Allowance", "Capacity", "Share", "TenantUsage", "Totals", "available_memory"]
 
 TENANT_RETRY_SECONDS = 10.0
 """What a tenant at its own cap is told to wait: somebody must close a sandbox, which a person does."""
@@ -92,6 +92,18 @@ class Share:
 class _Waiting:
     share: Share
     granted: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+@dataclass(frozen=True)
+class TenantUsage:
+    """What a tenant has now, and may have; ``None`` is no cap."""
+
+    sandboxes: int
+    memory: int
+    cpus: float
+    cpu_seconds_today: float
+    paused_bytes: int
+    allowed: Allowance
 
 
 class Admission:

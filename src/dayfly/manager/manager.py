@@ -32,6 +32,7 @@ from dayfly.spec import EndReason, Image, Mount, SandboxSpec
 
 if TYPE_CHECKING:
     from dayfly.manager.outputs import Saving
+    from dayfly.paths import Paths
 
 __all__ = ["ImageLease", "ImageSource", "Manager", "embedded"]
 
@@ -172,6 +173,11 @@ class Manager:
             template, lambda policy: self._open_cold(policy, {}, ""), self._restore_spare, self._snapshots
         )
         return spares
+
+    async def renew_spares(self, template: str) -> None:
+        """What they were made of has changed, such as runsc or the image: none of those that wait is handed out any more."""
+        if template in self._spares:
+            await self._spares[template].renew()
 
     async def _open_cold(self, policy: Policy, env: dict[str, str], tenant: str) -> RecordedLife:
         def begin(boundary: Boundary, spec: SandboxSpec) -> Awaitable[RecordedLife]:
@@ -390,18 +396,18 @@ class Manager:
                 raise failure
 
 
-def embedded(outlet: Outlet | None = None) -> Manager:
+def embedded(outlet: Outlet | None = None, paths: Paths | None = None, *, courteous: bool = False) -> Manager:
     """A manager for this process, over this machine's runsc and images. Finds out nothing until a sandbox is opened. ``outlet``: another way
-    out than this machine's own."""
+    out than this machine's own; ``paths``: another place than this user's; ``courteous``: see ``GvisorBoundary``."""
     from dayfly.agent_bundle import agent_for
     from dayfly.boundaries.gvisor import GvisorBoundary
     from dayfly.images import Store
     from dayfly.manager.means import MachineMeans
     from dayfly.paths import default_paths
 
-    paths = default_paths()
+    paths = paths or default_paths()
     return Manager(
-        {"gvisor": GvisorBoundary(paths)},
+        {"gvisor": GvisorBoundary(paths, courteous=courteous)},
         Store(paths),
         lambda image: agent_for(image, paths.data / "agents"),
         snapshots=paths.data / "snapshots",

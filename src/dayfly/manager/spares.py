@@ -69,6 +69,7 @@ class Spares:
         self._adopting = asyncio.Semaphore(ADOPTING)
         self._watching: dict[RecordedLife, asyncio.Task[None]] = {}
         self._refill_at = 0.0
+        self._renewals = 0
         self._filling = asyncio.ensure_future(self._fill())
         self._filling.add_done_callback(telling("spares are not refilled any more"))
 
@@ -114,6 +115,15 @@ class Spares:
         while len(self._ready) < self.template.spares:
             await self._next_change()
 
+    async def renew(self) -> None:
+        """What they were made of has changed: end them, also one that is being made, and make others."""
+        self._renewals += 1
+        lives = [life for _, life in self._ready]
+        self._ready.clear()
+        for life in lives:
+            self._release(life)
+        await asyncio.gather(*(life.close() for life in lives))
+
     async def close(self) -> None:
         """End them all. Raises what ended the refilling before its time."""
         self._filling.cancel()
@@ -146,12 +156,16 @@ class Spares:
                 pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _add(self) -> bool:
+        renewals = self._renewals
         try:
             life = await (self._warm_one() if self._mould is None else self._mould.cast())
         except DayflyError as error:
             self.failure = error
             return False
         self.failure = None
+        if renewals != self._renewals:
+            await life.close()
+            return True
         self._ready.append((asyncio.get_running_loop().time(), life))
         self._watching[life] = asyncio.ensure_future(self._watch(life))
         self._tell()

@@ -7,12 +7,11 @@ import hashlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 
 from dayfly.boundaries.base import CellEnd
 from dayfly.errors import AdmissionRefused, DayflyError, HostError, ImageNotFound, SandboxEnded, SnapshotMismatch
 from dayfly.limits import LONGEST_PAUSE
-from dayfly.manager.admission import Admission, Allowance
+from dayfly.manager.admission import Admission, Allowance, TenantUsage
 from dayfly.manager.budget import Budget
 from dayfly.manager.conversations import Conversations
 from dayfly.manager.facts import keeping, opening, renewal
@@ -30,7 +29,7 @@ from dayfly.policy import Policy
 from dayfly.saved import SavedOutputs
 from dayfly.spec import EndReason
 
-__all__ = ["TenantUsage", "Tenants"]
+__all__ = ["Gate", "Tenants"]
 
 LOOK_SECONDS = 5.0
 """Between looks at what live sandboxes have used of their tenants' CPU seconds: a core's 5 s are what a day can overshoot."""
@@ -40,20 +39,11 @@ CEASE_SECONDS = 5.0
 
 NO_TENANT = ""
 
+Gate = Callable[[Policy, str | None], None]
+"""Raises for a policy, perhaps that of a template, of which no sandbox is handed out now."""
+
 MAX_WORDS = 1000
 """Characters of a reason or detail in one entry: people write sentences, programs may write anything."""
-
-
-@dataclass(frozen=True)
-class TenantUsage:
-    """What a tenant has now, and may have; ``None`` is no cap."""
-
-    sandboxes: int
-    memory: int
-    cpus: float
-    cpu_seconds_today: float
-    paused_bytes: int
-    allowed: Allowance
 
 
 class Tenants:
@@ -66,9 +56,11 @@ class Tenants:
         allowance_of: Callable[[str], Allowance],
         *,
         journal: Appender | None = None,
+        gate: Gate | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._manager = manager
+        self._gate = gate
         self.tally = manager.tally
         self._admission = admission
         self._allowance_of = allowance_of
@@ -89,9 +81,11 @@ class Tenants:
         """Before something begins that is to be written down. Raises ``JournalUnwritable``."""
         self._ledger.check()
 
-    def note(self, kind: str, tenant: str, facts: Mapping[str, object]) -> None:
+    def note(
+        self, kind: str, tenant: str, facts: Mapping[str, object], contents: Mapping[str, bytes] | None = None
+    ) -> None:
         """Write down what concerns no single sandbox. Never raises: see ``check_journal``."""
-        self._ledger.append(SERVER_CHAIN, kind, facts, tenant, {})
+        self._ledger.append(SERVER_CHAIN, kind, facts, tenant, contents or {})
 
     async def erase_contents(self, tenant: str) -> int:
         """Erase what the journal has of a tenant's code and output; digests stay, so that it still verifies. Returns how many
@@ -136,6 +130,10 @@ class Tenants:
     def ready(self) -> Mapping[str, int]:
         """The spares that can be claimed now, by their template's name."""
         return self._manager.ready
+
+    async def renew_spares(self, template: str) -> None:
+        """See ``Manager.renew_spares``."""
+        await self._manager.renew_spares(template)
 
     # --- making -------------------------------------------------------------------------------------------------------
 
@@ -187,18 +185,20 @@ class Tenants:
     async def _create(
         self, tenant: str, policy: Policy, env: Mapping[str, str], template: str | None, conversation: str | None
     ) -> Registration:
-        with self._admitting(tenant):
+        with self._admitting(tenant, policy, template):
             life = await self._manager.open(policy, env=env, tenant=tenant, conversation=conversation)
         made = Registration(life, tenant, conversation, template, env=dict(env), now=self._now)
         await self._register(made, life)
         return made
 
     @contextmanager
-    def _admitting(self, tenant: str) -> Iterator[None]:
-        """Around what makes a life for a tenant. Raises ``BudgetSpent``, and ``HostError`` while the journal fails and when
-        the server is stopping."""
+    def _admitting(self, tenant: str, policy: Policy, template: str | None) -> Iterator[None]:
+        """Around what makes a life for a tenant. Raises ``BudgetSpent``, and ``HostError`` while the journal fails, when
+        the server is stopping, and where the gate is closed."""
         if self._ending:
             raise HostError("this server is stopping", remedy="try again when it has been started again")
+        if self._gate is not None:
+            self._gate(policy, template)
         self._ledger.check()
         try:
             self._budget.check(tenant)
@@ -341,7 +341,7 @@ class Tenants:
                 registration.require_live()
                 return
             try:
-                with self._admitting(registration.tenant):
+                with self._admitting(registration.tenant, registration.policy, registration.template):
                     life = await self._manager.resume(registration.id)
             except (SnapshotMismatch, ImageNotFound) as error:
                 await self._end_paused(registration, CellEnd(EndReason.SNAPSHOT_MISMATCH, error.message))
@@ -371,7 +371,7 @@ class Tenants:
 
     async def _fork(self, registration: Registration, count: int) -> Sequence[Registration]:
         async with registration.changing:
-            with self._admitting(registration.tenant):
+            with self._admitting(registration.tenant, registration.policy, registration.template):
                 lives = await self._manager.fork(registration.life.id, count, tenant=registration.tenant)
         of = registration
         made = [Registration(life, of.tenant, None, of.template, env=dict(of.env), now=self._now) for life in lives]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
+import json
 from collections import Counter
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from dayfly.policy import Policy
 from dayfly.prove.trials import Outcome
 from dayfly.prove.verdict import Basis, Verdict
 
-__all__ = ["QUESTIONS", "Condition", "Kept", "Proof", "Row", "Subject", "row_of"]
+__all__ = ["QUESTIONS", "Condition", "Kept", "Proof", "Row", "Subject", "policy_digest", "row_of"]
 
 QUESTIONS = {
     1: "Does a name that the operator controls get resolved?",
@@ -109,6 +112,12 @@ class Proof(_Value):
         if not rows or any(row.verdict is Verdict.INCONCLUSIVE for row in rows):
             return "not shown", rows
         return "no", rows
+
+
+def policy_digest(policy: Policy) -> str:
+    """SHA-256 over its JSON."""
+    text = json.dumps(policy.model_dump(mode="json"), sort_keys=True)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def row_of(outcome: Outcome) -> Row:

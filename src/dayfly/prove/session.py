@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
-import json
 import os
 import secrets
 import time
@@ -21,7 +19,7 @@ from dayfly.prove.callers import Served, call_all
 from dayfly.prove.floods import flood
 from dayfly.prove.neighbour import neighbour
 from dayfly.prove.probe import Place, Probe
-from dayfly.prove.proof import Condition, Kept, Proof, row_of
+from dayfly.prove.proof import Condition, Kept, Proof, policy_digest, row_of
 from dayfly.prove.trials import Outcome, Told, distrusted, examine, try_all
 from dayfly.prove.verdict import Claim, Seen, judge
 from dayfly.prove.world import World, world
@@ -162,13 +160,12 @@ async def prove(
     session = Session(ground, tell)
     await session.carry_out(probes)
     policy = ground.policy
-    digest = hashlib.sha256(json.dumps(policy.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
     return Proof(
         at=at,
         seconds=round(time.monotonic() - begun, 1),
         set=chosen,
         image=policy.image,
-        policy_digest=f"sha256:{digest}",
+        policy_digest=policy_digest(policy),
         conditions=tuple(ground.conditions()),
         limits=tuple(
             Kept(name=one.name, value=one.value, enforcement=one.enforcement.value, how=one.how)

@@ -11,7 +11,7 @@ from fastapi.requests import Request
 from fastapi.websockets import WebSocket
 
 from dayfly.errors import DayflyError, InputError
-from dayfly.server import executions, files, health, ports, processes, record, sandboxes, tenant
+from dayfly.server import executions, files, health, ports, processes, proofs, record, sandboxes, tenant
 from dayfly.server.answers import Answer, error_answer
 from dayfly.server.asgi import Asgi
 from dayfly.server.errors import BodyTooLarge, NoSuchRoute, WrongMethod
@@ -29,6 +29,7 @@ ROUTES: tuple[APIRouter, ...] = (
     ports.routes,
     tenant.routes,
     record.routes,
+    proofs.routes,
     health.routes,
 )
 """What is asked for most comes first: they are tried in turn."""

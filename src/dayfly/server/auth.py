@@ -23,6 +23,7 @@ __all__ = [
     "Runner",
     "Seen",
     "Used",
+    "allowed",
     "authenticate",
     "check_may",
     "remember",
@@ -95,6 +96,11 @@ class _May:
     async def __call__(self, connection: HTTPConnection) -> Caller:
         """Raises ``NotAllowed``."""
         return check_may(known(connection), self._scope, token=self._token)
+
+
+def allowed(scope: str) -> _May:
+    """A dependency: whoever has a key with that scope."""
+    return _May(scope, token=False)
 
 
 class _Sandbox:

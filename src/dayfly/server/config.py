@@ -131,6 +131,16 @@ class Configuration(Checked):
     journal_days: float | None = Field(None, ge=1, le=36500)
     """Entries of the journal that are older are removed, once a day; without it all are kept."""
 
+    prove: bool = True
+    """Attack sandboxes of its own from inside, at each start and after a change of dayfly, runsc, kernel, image or policy, as
+    ``dayfly prove`` does: half a minute of one core for each template, behind everybody else's work."""
+
+    prove_hours: float = Field(24.0, ge=0.1, le=8760)
+    """Until a proof is made again with nothing changed."""
+
+    require_proof: bool = False
+    """Hand out no sandbox that is not proven to be closed as it is now."""
+
     default_caps: TenantCaps = TenantCaps()
     """Of tenants that are not listed."""
 
@@ -158,6 +168,12 @@ class Configuration(Checked):
                 f"{self.host} can be reached by others, and keys would travel unencrypted",
                 "give tls.certificate and tls.key; or behind_proxy (--behind-proxy) where a proxy does that",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _provable(self) -> Configuration:
+        if self.require_proof and not self.prove:
+            raise Unfit("require_proof without prove: nobody would ever get a sandbox", "leave prove out")
         return self
 
     def caps_of(self, tenant: str) -> TenantCaps:

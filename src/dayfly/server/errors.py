@@ -14,6 +14,7 @@ __all__ = [
     "InternalError",
     "NoSuchExecution",
     "NoSuchKey",
+    "NoSuchProof",
     "NoSuchRoute",
     "NoSuchTemplate",
     "NotAllowed",
@@ -71,6 +72,12 @@ class NoSuchExecution(InputError):
 
 class NoSuchKey(InputError):
     """The tenant has no key of that id."""
+
+    http_status = 404
+
+
+class NoSuchProof(InputError):
+    """This server has made no proof of that id since it was started, or forgotten it."""
 
     http_status = 404
 

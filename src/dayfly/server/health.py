@@ -28,7 +28,7 @@ async def alive() -> Answer:
 @routes.get("/readyz", response_model=dict[str, str], responses={503: {"description": "It cannot make sandboxes."}})
 async def ready(services: HasServices) -> Answer:
     """It can make sandboxes."""
-    problem = await services.unready()
+    problem = (services.proving.problem() if services.proving else None) or await services.unready()
     if problem is None:
         return Answer({"status": "ok"})
     log.warning("not ready", extra={"facts": {"problem": problem}})
@@ -40,7 +40,10 @@ async def metrics(request: Request, services: HasServices) -> Response:
     """Prometheus: for this machine itself without a key; for others, and behind a proxy, with the scope `metrics`."""
     if services.configuration.behind_proxy or not _is_local(request):
         check_may(authenticate(request, services), METRICS, token=False)
-    return Response(services.metrics.render(services.tenants), media_type="text/plain; version=0.0.4; charset=utf-8")
+    return Response(
+        services.metrics.render(services.tenants, services.proving),
+        media_type="text/plain; version=0.0.4; charset=utf-8",
+    )
 
 
 def _is_local(request: Request) -> bool:

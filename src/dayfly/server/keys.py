@@ -23,7 +23,7 @@ from dayfly.names import checked_name
 from dayfly.server.errors import NoSuchKey
 from dayfly.server.state import open_state, reading, writing
 
-__all__ = ["ADMIN", "METRICS", "READ", "RUN", "SCOPES", "Key", "Keys"]
+__all__ = ["ADMIN", "METRICS", "PROOFS", "READ", "RUN", "SCOPES", "Key", "Keys"]
 
 READ, RUN, ADMIN = "read", "run", "admin"
 
@@ -32,6 +32,9 @@ SCOPES = (READ, RUN, ADMIN)
 
 METRICS = "metrics"
 """To read the numbers of the whole server, which are no tenant's own: for ``dayfly keys`` only, and in no other scope."""
+
+PROOFS = "proofs"
+"""To read proofs whole, which say what is wrong with this machine, and to have them made: for ``dayfly keys`` only, too."""
 
 KEY, TOKEN = "key", "token"
 
@@ -193,7 +196,7 @@ def _digest(secret: str) -> bytes:
 
 def _scopes(scopes: Iterable[str]) -> tuple[str, ...]:
     wanted = set(scopes)
-    known = (*SCOPES, METRICS)
+    known = (*SCOPES, METRICS, PROOFS)
     if not wanted or not wanted <= set(known):
         raise InputError(f"not scopes of a key: {sorted(wanted)!a:.80}", remedy=f"there are {', '.join(known)}")
     return tuple(scope for scope in known if scope in wanted)

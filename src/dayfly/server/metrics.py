@@ -10,11 +10,12 @@ from time import perf_counter
 from weakref import WeakSet
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from dayfly.errors import DayflyError
 from dayfly.manager import Registration, Tally, Tenants
+from dayfly.server.proving import Proving
 from dayfly.spec import Execution
 
 __all__ = ["Metrics"]
@@ -49,6 +50,29 @@ class _Egress(Collector):
         yield moved
 
 
+class _Proofs(Collector):
+    """How it stands when it is asked for."""
+
+    def __init__(self) -> None:
+        self.proving: Proving | None = None
+
+    def collect(self) -> Iterator[Metric]:
+        if self.proving is None:
+            return
+        green = GaugeMetricFamily(
+            "dayfly_proof_green", "Whether sandboxes are proven to be closed as they are now.", labels=["template"]
+        )
+        for template, good in self.proving.good().items():
+            green.add_metric([template], good)
+        yield green
+        age = GaugeMetricFamily(
+            "dayfly_proof_green_age_seconds", "Since the last proof that was green.", labels=["template"]
+        )
+        for template, seconds in self.proving.green_ages().items():
+            age.add_metric([template], seconds)
+        yield age
+
+
 class Metrics:
     """One server's, in a registry of their own."""
 
@@ -64,6 +88,8 @@ class Metrics:
         self._running = Histogram("dayfly_execution_seconds", "Of runs of code.", buckets=FAST, registry=own)
         self._egress = _Egress()
         own.register(self._egress)
+        self._proofs = _Proofs()
+        own.register(self._proofs)
         self._known: WeakSet[Registration] = WeakSet()
         self._following: set[asyncio.Task[None]] = set()
 
@@ -100,8 +126,9 @@ class Metrics:
         """A run that gave no execution: refused, or given up by its caller."""
         self._executions.labels("none").inc()
 
-    def render(self, tenants: Tenants) -> bytes:
+    def render(self, tenants: Tenants, proving: Proving | None = None) -> bytes:
         """All of it as text, as of now."""
+        self._proofs.proving = proving
         self._egress.tally = tenants.tally
         self._sandboxes.clear()
         now = Count((one.state, one.template or "") for one in tenants.registrations())

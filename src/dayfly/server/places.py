@@ -20,18 +20,17 @@ class Places:
     secrets: Path
     """What rules of the network name. No part of a backup."""
 
+    directory: Path
+    """Where what follows is kept."""
+
     @classmethod
     def of(cls, configuration: Configuration) -> Places:
         """Makes the directory, which only this user can enter. Raises ``HostError``."""
         data = configuration.data
         paths = default_paths() if data is None else Paths(data, data / "run")
-        found = cls(paths, configuration.secrets or paths.secrets)
+        found = cls(paths, configuration.secrets or paths.secrets, paths.data / "server")
         make_directory(found.directory, 0o700)
         return found
-
-    @property
-    def directory(self) -> Path:
-        return self.paths.data / "server"
 
     @property
     def state(self) -> Path:

@@ -16,6 +16,7 @@ from dayfly.server.config import Configuration
 from dayfly.server.failures import Failures
 from dayfly.server.keys import Keys
 from dayfly.server.metrics import Metrics
+from dayfly.server.proving import Proving
 from dayfly.server.running import Executions
 
 __all__ = ["HasServices", "Services", "services_of"]
@@ -24,7 +25,7 @@ __all__ = ["HasServices", "Services", "services_of"]
 @dataclass
 class Services:
     """``unready`` says why no sandbox can be made now, or ``None``. ``journal`` is the file to read, if there is one, and
-    ``public_key`` what its heads are signed with."""
+    ``public_key`` what its heads are signed with. ``proving`` is ``None`` where no proofs are made."""
 
     tenants: Tenants
     keys: Keys
@@ -34,6 +35,7 @@ class Services:
     executions: Executions = field(default_factory=Executions)
     attached: Attached = field(default_factory=Attached)
     metrics: Metrics = field(default_factory=Metrics)
+    proving: Proving | None = None
     journal: Path | None = None
     public_key: bytes = b""
 

@@ -12,7 +12,7 @@ from dayfly.spec import FileInfo, LimitReport, ProcessInfo
 
 __all__ = [
     "ContextList", "ContextView", "Erased", "ErrorAnswer", "ErrorView", "FileList", "ForkList", "HeadList", "Interrupted", "JournalPage", "KeyList", "KeyMade",
-    "KeyView", "MadeDirectory", "ProcessList", "Removed", "SandboxList", "SandboxView", "TemplateList", "TemplateView",
+    "KeyView", "MadeDirectory", "ProcessList", "ProofList", "ProofView", "Removed", "SandboxList", "SandboxView", "TemplateList", "TemplateView",
     "TokenMade", "Unpacked", "UsageView", "Written", "key_view", "sandbox_view",
 ]  # fmt: skip
 
@@ -172,6 +172,28 @@ class TemplateView:
 @dataclass(frozen=True)
 class TemplateList:
     templates: Sequence[TemplateView]
+
+
+@dataclass(frozen=True)
+class ProofView:
+    """How the sandboxes of a template stand, or those that callers bring a policy for. ``standing``: waiting, proving, green or red; the rest is
+    of the last proof, null before the first. ``at`` is in seconds since 1970."""
+
+    template: str | None
+    standing: str
+    id: str | None
+    at: float | None
+    green: bool | None
+    seconds: float | None
+    counts: Mapping[str, int] | None
+
+
+@dataclass(frozen=True)
+class ProofList:
+    """``required``: whether only what is proven is handed out."""
+
+    proofs: Sequence[ProofView]
+    required: bool
 
 
 @dataclass(frozen=True)
