@@ -46,20 +46,23 @@ async def run(command: Sequence[str], program: bytes, seconds: float, environmen
     streams = (_Kept(process.stdout), _Kept(process.stderr))
     why = ""
     try:
-        async with asyncio.timeout(seconds):
-            feeding = asyncio.create_task(_feed(process, program))
-            full = await asyncio.gather(*(one.read() for one in streams))
-            feeding.cancel()
-            if any(full):
-                why = f"it said more than {MOST_OUTPUT} bytes"
-            else:
-                await process.wait()
-    except TimeoutError:
+        async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
+            for one in streams:
+                group.create_task(one.read())
+            group.create_task(_feed(process, program))
+            group.create_task(process.wait())
+    except* TimeoutError:
         why = f"it was not done in {seconds:g} s"
+    except* _TooMuch:
+        why = f"it said more than {MOST_OUTPUT} bytes"
     finally:
         _kill(process)
         await process.wait()
     return Output(streams[0].text(), streams[1].text(), why)
+
+
+class _TooMuch(Exception):
+    pass
 
 
 class _Kept:
@@ -69,14 +72,12 @@ class _Kept:
         assert stream is not None  # it was asked for
         self._stream, self._said = stream, b""
 
-    async def read(self) -> bool:
-        """Whether there was too much."""
-        while len(self._said) <= MOST_OUTPUT:
-            piece = await self._stream.read(PIECE)
-            if not piece:
-                return False
+    async def read(self) -> None:
+        """To its end. Raises ``_TooMuch``."""
+        while piece := await self._stream.read(PIECE):
             self._said += piece
-        return True
+            if len(self._said) > MOST_OUTPUT:
+                raise _TooMuch
 
     def text(self) -> str:
         return self._said[:MOST_OUTPUT].decode("utf-8", "replace")
