@@ -11,17 +11,17 @@ from dayfly.prove.probe import Expected, Probe
 from dayfly.prove.targets.target import Place
 from dayfly.prove.targets.wire import Wire
 
-__all__ = ["View"]
+__all__ = ["BY_PACKETS", "TO_LOOPBACK", "View"]
 
 _BY_SERVERS = frozenset({"network.loopback.tcp", "network.loopback.udp", "boundary.socket.host"})
 """Probes that reach for the proof's own servers."""
 
-_BY_PACKETS = frozenset(
+BY_PACKETS = frozenset(
     {"network.asked_over_tcp", "network.many_tcp", "network.queried", "network.resolved", "network.reversed_name", "network.udp"}
 )  # fmt: skip
 """Attempts that send something."""
 
-_TO_LOOPBACK = frozenset({"dns.here", *_BY_SERVERS})
+TO_LOOPBACK = frozenset({"dns.here", *_BY_SERVERS})
 """But for these, which send it to themselves."""
 
 
@@ -50,7 +50,7 @@ class View:
         """Whether it would be seen here if it were reached."""
         if probe.id in _BY_SERVERS:
             return self.place is not Place.ELSEWHERE
-        return self.wire is not None and probe.attempt in _BY_PACKETS and probe.id not in _TO_LOOPBACK
+        return self.wire is not None and probe.attempt in BY_PACKETS and probe.id not in TO_LOOPBACK
 
     def contacts(self, probe: Probe) -> tuple[str, ...]:
         """What came since. Of what must work nothing is to come."""
