@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--runsc", default="", help="for others; dayfly's own unless it is given")
     parser.add_argument("--only", action="append", help="this target; again for more. The others stay as they were")
     options = parser.parse_args()
-    means = Means(options.python, {"bwrap": str(program("bwrap", "bubblewrap"))}, options.runsc)
+    means = Means(str(Path(options.python).absolute()), _programs(), options.runsc)
     proofs, absent = _earlier(options.only or [])
     for name, make in KINDS.items():
         if options.only and name not in options.only:
@@ -39,6 +39,15 @@ def main() -> None:
             absent[name] = Absent(name, f"{error.message} ({error.remedy})")
             print(f"{name}: left out: {error.message}")
     _write({name: proofs[name] for name in KINDS if name in proofs}, absent)
+
+
+def _programs() -> dict[str, str]:
+    """Of the distribution's, without installing them. One that cannot be had is left out later, with its remedy."""
+    try:
+        return {"bwrap": str(program("bwrap", "bubblewrap"))}
+    except DayflyError as error:
+        print(error.message)
+        return {}
 
 
 def _proved(target: Target) -> Proof:

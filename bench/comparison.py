@@ -24,10 +24,22 @@ control: what it does not reach, the machine itself denies to an ordinary user, 
 about names, proxies or an API. A count is no measure: one attempt that is reached may matter more than ten others.
 """
 
+NOT_TRIED = """- Not tried: firejail, which the distribution installs as a setuid program, and setuid programs have no effect in a box; sandboxes that are microVMs (microsandbox, boxlite, exec-sandbox), which need a KVM
+  that works; services (Modal, Daytona, Vercel, Cloudflare), which need an account: `--target command` is for them."""
+
 OWN = """
+## What their makers say
+
+- bubblewrap is a toolkit and no ready-made sandbox: its arguments decide how much it protects, and whoever writes them defines the security model (its SECURITY.md). It caps no memory, no
+  processes and no disk; process 1 inside is its own, and keeps the variables that it was started with. A seccomp filter is the caller's to bring.
+- gVisor is there to keep code from getting out to the host; what stays within one sandbox, being root in it among that, counts for little, and exhaustion where nobody has set a limit is no issue of
+  its own (gvisor.dev/security). Memory is limited by the host's kernel, if whoever starts it says so; the wheel sets none.
+- smolagents' local interpreter is by its makers' own words never completely safe; for isolation they name Docker and E2B (their tutorial on secure code execution).
+- Python's subprocess promises nothing.
+
 ## What dayfly's own column says
 
-It ran as `dayfly run`, whose code is a cell of a kernel inside: the open descriptor (`boundary.descriptors`) is that kernel's private way to the agent, over which code can forge its own results and nobody else's
+It ran as `dayfly run` of an ordinary user, so its caps were watched by the host and not enforced by a kernel. Its code is a cell of a kernel inside: the open descriptor (`boundary.descriptors`) is that kernel's private way to the agent, over which code can forge its own results and nobody else's
 ([design.md](design.md), section 6). dayfly's own proof, with everything that only its own sandboxes can be asked, is `dayfly prove`.
 """
 
@@ -53,7 +65,7 @@ def page(proofs: Sequence[Proof], absent: Sequence[Absent]) -> str:
         *_absent(absent),
     ]
     parts += [OWN, *_failures(proofs)]
-    return "\n".join(line.rstrip() for part in parts for line in part.splitlines()) + "\n"
+    return "\n".join(line.rstrip() for part in parts for line in (part.splitlines() or [""])) + "\n"
 
 
 def subject(proof: Proof) -> Subject:
@@ -67,8 +79,9 @@ def _header(first: str, proofs: Sequence[Proof]) -> Iterator[str]:
 
 
 def _by_property(proofs: Sequence[Proof]) -> Iterator[str]:
-    yield "\n## By property\n"
-    yield "How many attempts were denied (of them seen), reached (of them seen), and how many showed nothing. For *useful*, which must work: how many did.\n"
+    yield from ("", "## By property", "")
+    yield "How many attempts were denied (of them seen), reached (of them seen), and how many showed nothing. For *useful*, which must work: how many did."
+    yield ""
     yield from _header("property", proofs)
     names = dict.fromkeys(row.property for row in proofs[0].rows)
     for name in names:
@@ -91,9 +104,9 @@ def _counted(rows: Sequence[Row], verdict: Verdict) -> str:
 
 
 def _set_up(proofs: Sequence[Proof]) -> Iterator[str]:
-    yield "\n## How each was set up\n"
-    yield "| target | version, as it says | date | whose kernel | set up as | by | took |"
-    yield "|---|---|---|---|---|---|---|"
+    yield from ("", "## How each was set up", "")
+    yield "| target | version, as it says | date | whose kernel | set up as | by |"
+    yield "|---|---|---|---|---|---|"
     for one in proofs:
         what = subject(one)
         kernel = KERNELS.get(what.name, "the machine's")
@@ -110,9 +123,7 @@ def _set_up(proofs: Sequence[Proof]) -> Iterator[str]:
 
 
 def _absent(absent: Sequence[Absent]) -> Iterator[str]:
-    if not absent:
-        return
-    yield "\n## Without a column\n"
+    yield from ("", "## Without a column", "")
     for one in absent:
         ran = (
             f"ran (version {subject(one.proof).version}), and could be asked nothing: "
@@ -120,12 +131,12 @@ def _absent(absent: Sequence[Absent]) -> Iterator[str]:
             else "not run here: "
         )
         yield f"- **{one.name}**: {ran}{_text(one.why)}"
+    yield NOT_TRIED
 
 
 def _failures(proofs: Sequence[Proof]) -> Iterator[str]:
     """Every attempt that somebody did not deny, or that did not work."""
-    yield "\n## What was not as it should be\n"
-    yield "Empty: as it should be.\n"
+    yield from ("", "## What was not as it should be", "", "Empty: as it should be.", "")
     yield from _header("attempt", proofs)
     rows = [{row.id: row for row in one.rows} for one in proofs]
     for name, row in rows[0].items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import os
 import secrets
 import socket
 import time
@@ -36,14 +35,12 @@ async def judged(
     """Never raises for what the target does. ``hearing``: a packet socket at the other end of the box's link."""
     begun, at = time.monotonic(), datetime.datetime.now(datetime.UTC)
     value = secrets.token_hex(16)
-    os.environ[VARIABLE] = value
     async with bait() as prey:
         prey.marks["secret_reversed"] = value[::-1]
         prey.secrets["the host's variable"] = value
         view = View(target.place, prey, Wire(hearing) if hearing else None)
-        trial = Trial(target, view, lambda outcome: tell(row_of(outcome)))
+        trial = Trial(target, view, lambda outcome: tell(row_of(outcome)), {VARIABLE: value})
         outcomes = await trial.carry_out(probes)
-    del os.environ[VARIABLE]
     return Proof(
         at=at,
         seconds=round(time.monotonic() - begun, 1),

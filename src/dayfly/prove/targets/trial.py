@@ -29,10 +29,13 @@ VERSION_SECONDS = 30.0
 
 
 class Trial:
-    """``tell`` hears of every probe as it is judged."""
+    """``tell`` hears of every probe as it is judged. ``variables``: more of them, of whoever starts the target."""
 
-    def __init__(self, target: Target, view: View, tell: Callable[[Outcome], None]) -> None:
+    def __init__(
+        self, target: Target, view: View, tell: Callable[[Outcome], None], variables: Mapping[str, str]
+    ) -> None:
         self._target, self._view, self._tell = target, view, tell
+        self._environment = {**os.environ, **target.environment, **variables}
 
     async def carry_out(self, probes: Sequence[Probe]) -> list[Outcome]:
         """Whatever the target does, every probe has an outcome."""
@@ -54,8 +57,7 @@ class Trial:
         return await self._view.alive()
 
     async def _run(self, program: bytes, seconds: float) -> Output:
-        environment = {**os.environ, **self._target.environment}
-        return await run(self._target.command, program, seconds + self._target.start_seconds, environment)
+        return await run(self._target.command, program, seconds + self._target.start_seconds, self._environment)
 
     async def _tried(self, probe: Probe) -> Outcome:
         self._view.watch()

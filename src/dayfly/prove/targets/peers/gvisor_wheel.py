@@ -6,19 +6,20 @@ from pathlib import Path
 
 from dayfly.prove.targets.peers.means import Means
 from dayfly.prove.targets.target import Target
-from dayfly.runtime import find_runsc
+from dayfly.runtime import find_runsc, inspect_runsc
 
 __all__ = ["target"]
 
 
 def target(means: Means) -> Target:
-    runsc = Path(means.runsc or find_runsc().path).resolve()
     version = means.version_command("gvisor")
+    found = inspect_runsc(Path(means.runsc)) if means.runsc else find_runsc()
+    runsc = found.path.resolve()
     return Target(
         name="gvisor-wheel",
         command=means.shim("gvisor_wheel"),
         version=version,
-        configured=f"gvisor.Sandbox() with its defaults, HOME=/tmp and a tmpfs on /dev/shm, runsc of {runsc.parent.name}",
+        configured=f"gvisor.Sandbox() with its defaults, HOME=/tmp and a tmpfs on /dev/shm, runsc {found.version}",
         source="the package's own docstrings: network none is its default",
         needs=[*means.places, str(runsc.parent)],
         environment={"RUNSC_PATH": str(runsc)},

@@ -27,15 +27,16 @@ def target(means: Means) -> Target:
     image = Store().resolve(IMAGE).rootfs.parent
     place = f"{_IMAGES}/{image.name}"
     texts = {f"{place}/{path.name}": path.read_text("utf-8") for path in image.iterdir() if path.is_file()}
+    runsc = find_runsc()
     dayfly = [sys.executable, "-I", "-m", "dayfly"]
     return Target(
         name="dayfly",
         command=[*dayfly, "run", "--image", IMAGE, "-"],
         version=[*dayfly, "--version"],
-        configured=f"dayfly run --image {IMAGE} -, its defaults",
+        configured=f"dayfly run --image {IMAGE} - with its defaults, runsc {runsc.version}",
         source="docs/cli.md",
         files=texts,
-        copies=_copies(find_runsc().path.resolve()),
+        copies=_copies(runsc.path.resolve()),
         links={f"{_IMAGES}/names/{IMAGE}": f"../{image.name}"},
         binds={f"{place}/rootfs": str(image / "rootfs")},
         environment={"DAYFLY_RUNSC": _RUNSC},
