@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import runpy
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -35,3 +37,36 @@ def test_all_is_well_when_each_of_them_is(tmp_path: Path, bodies: tuple[str, str
     )  # fmt: skip
     assert done.returncode == code, done.stdout
     assert all(f"--- {folder}: " in done.stdout for folder in folders), done.stdout
+
+
+SLOW = """
+import pathlib, time, pytest
+
+@pytest.fixture
+def kept():
+    yield
+    pathlib.Path("cleared").touch()
+
+def test_it(kept):
+    pathlib.Path("begun").touch()
+    time.sleep(600)
+"""
+
+
+def test_stopped_in_the_background_it_has_its_tests_clear_up(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "test_slow.py").write_text(SLOW)
+    process = subprocess.Popen(
+        [sys.executable, str(TOOL), str(folder), "--", "-p", "no:hypothesispytest", "-p", "no:schemathesis", "-p", "no:asyncio"],
+        cwd=tmp_path, stdout=subprocess.DEVNULL, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )  # fmt: skip
+    try:
+        while not (tmp_path / "begun").exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.terminate()
+        assert process.wait(60) == 130
+        assert (tmp_path / "cleared").exists()
+    finally:
+        process.kill()

@@ -40,13 +40,18 @@ def folders(named: list[str]) -> deque[list[str]]:
     return groups
 
 
+def _interruptible() -> None:
+    """Also where this was started in the background, where a shell has its children ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 async def run(paths: list[str], arguments: list[str]) -> bool:
     """Whether all is well. When this is cancelled, pytest is asked to end, once, so that it clears up."""
     begun = time.monotonic()
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "pytest", *arguments, *paths,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-        start_new_session=True,
+        start_new_session=True, preexec_fn=_interruptible,
     )  # fmt: skip
     try:
         said, _ = await process.communicate()

@@ -19,9 +19,11 @@ from dayfly.errors import NoSuchSandbox
 from dayfly.manager.conversations import Conversations
 from dayfly.manager.outlet import Outlet
 from dayfly.manager.registry import Registry
-from dayfly.network import Rule
+from dayfly.network import Grant, Inject, Rule
+from dayfly.network.objects import ObjectsRule
+from dayfly.network.packages import Packages, PackagesRule
 from dayfly.policy import Policy
-from dayfly.prove import RULES, World
+from dayfly.prove import RULES, World, services
 from dayfly.prove.session import VARIABLE
 from dayfly.prove.world import DENIED, INWARD, PATHS, PLAIN, TCP, TLS, WILD
 from dayfly.server import auth, guard
@@ -115,6 +117,37 @@ def ruled(*more: Rule, without: Sequence[str] = ()) -> Callable[[], Here]:
     """A policy that allows what it must not."""
     kept = tuple(rule for rule in RULES if rule.host not in without)
     return lambda: Here(POLICY, rules=(*kept, *more))
+
+
+OBJECTS, CALLS, PACKAGES = services.RULES
+
+
+def lent(*rules: Grant) -> Callable[[], Here]:
+    """Other rules for the proof's own services."""
+    return lambda: Here(POLICY, supplies=rules)
+
+
+def of_objects(**changed: Any) -> ObjectsRule:
+    assert isinstance(OBJECTS, ObjectsRule)
+    return OBJECTS.model_copy(update={"objects": OBJECTS.objects.model_copy(update=changed)})
+
+
+def of_calls(**changed: Any) -> Rule:
+    assert isinstance(CALLS, Rule)
+    return CALLS.model_copy(update=changed)
+
+
+def of_packages(*python: str, wheels_only: bool = True) -> PackagesRule:
+    return PackagesRule(packages=Packages(python=python, wheels_only=wheels_only))
+
+
+class Telling(Here):
+    """A rule's secret is inside."""
+
+    def supplied(self, elsewhere: World) -> AsyncSandbox:
+        made = super().supplied(elsewhere)
+        made._env = {"KEY_OF_AN_API": elsewhere.services.api_key}
+        return made
 
 
 class Forwarding(Outlet):
@@ -238,6 +271,19 @@ MUTANTS = (
            ground=ruled(Rule(host=f"*.{INWARD}", ports=[TCP], protocol="tcp", private="10.1.2.0/24"), without=[f"*.{INWARD}"])),
     Mutant("one port too many", "allow-list.port", ground=ruled(Rule(host="listed.example.com", ports=[80, TCP], protocol="tcp"), without=["listed.example.com"])),
     Mutant("names two levels below a star", "dns.named.deep", ground=ruled(Rule(host=f"*.b.{WILD}", ports=[TCP], protocol="tcp"))),
+    Mutant("a whole bucket is lent", "allow-list.objects.key", ground=lent(of_objects(prefix=""), CALLS, PACKAGES)),
+    Mutant("a whole bucket is lent, seen in lists", "allow-list.objects.list", ground=lent(of_objects(prefix=""), CALLS, PACKAGES)),
+    Mutant("a neighbour's bucket is lent", "allow-list.objects.bucket",
+           ground=lent(OBJECTS, of_objects(bucket=services.OTHER_BUCKET), CALLS, PACKAGES)),
+    Mutant("all of an API is lent", "allow-list.inject.path", ground=lent(OBJECTS, of_calls(paths=("/*",)), PACKAGES)),
+    Mutant("an API may be changed", "allow-list.inject.method", ground=lent(OBJECTS, of_calls(methods=("GET", "POST", "DELETE")), PACKAGES)),
+    Mutant("a secret is sent back", "credential.injected.sent-back",
+           ground=lent(OBJECTS, of_calls(inject=Inject(secret="api-key")), PACKAGES)),
+    Mutant("a rule's secret in the environment", "credential.injected.memory", ground=lambda: Telling(POLICY)),
+    Mutant("another package is lent", "packages.name", ground=lent(OBJECTS, CALLS, of_packages("proof-package==1.0", "other-package"))),
+    Mutant("any version of a package is lent", "packages.version", ground=lent(OBJECTS, CALLS, of_packages("proof-package"))),
+    Mutant("sources of packages are lent", "packages.source",
+           ground=lent(OBJECTS, CALLS, of_packages("proof-package==1.0", wheels_only=False))),
     Mutant("one sandbox for two: files", "cross-sandbox.files", ground=lambda: OneForAll(POLICY)),
     Mutant("one sandbox for two: servers", "cross-sandbox.tcp", ground=lambda: OneForAll(POLICY)),
     Mutant("one sandbox for two: memory", "cross-sandbox.shared-memory", ground=lambda: OneForAll(POLICY)),

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.gvisor
 
 BY_ID = {probe.id: probe for probe in ALL}
 
-CONTROL = {"named": "named.listed"}
+CONTROL = {"named": "named.listed", "supplied": "supplied.read"}
 """Without which nothing of that place is shown."""
 
 

@@ -16,16 +16,25 @@ HERE = {name: f"{name}:[1]" for name in ("net", "pid", "mnt", "user", "ipc", "ut
 THERE = {name: f"{name}:[2]" for name in HERE}
 STATUS = {"Uid": "4711\t4711\t4711\t4711", "NoNewPrivs": "1", "Seccomp": "2"}
 LIMIT = LimitReport("memory", 1.0, Enforcement.ENFORCED, "cgroup v1 memory.limit_in_bytes, read back")
+LIMITS = [
+    LIMIT,
+    LimitReport("cpus", 1.5, Enforcement.ENFORCED, "cgroup v1 CPU quota"),
+    LimitReport("processes", 256.0, Enforcement.ENFORCED, "RLIMIT_NPROC inside, cgroup v1 pids as a backstop"),
+]
+IN_ALL = (
+    "8:pids:/dayfly-0123456789abcdef\n4:memory:/dayfly-0123456789abcdef\n1:cpu,cpuacct:/dayfly-0123456789abcdef\n0::/\n"
+)
 
 GOOD = Process(
     7,
     SENTRY,
     STATUS,
     THERE,
-    "4:memory:/dayfly-0123456789abcdef",
+    IN_ALL,
     ["/dev/null", "pipe:[1]", "/root/usr/bin/python3", "/run/dayfly/cells/0123456789abcdef/upper/x"],
     ["lo"],
     ["proc", "etc"],
+    cpus=2,
 )
 
 QUOTA = "/sys/fs/cgroup/cpu/dayfly-0123456789abcdef/cpu.cfs_quota_us"
@@ -34,7 +43,7 @@ QUOTA = "/sys/fs/cgroup/cpu/dayfly-0123456789abcdef/cpu.cfs_quota_us"
 def watched(**changes: Any) -> Watched:
     sentry = replace(GOOD, **changes)
     gofer = replace(GOOD, name=GOFER, root=["usr"])
-    return Watched([sentry, gofer], [LIMIT], HERE, "0123456789abcdef")
+    return Watched([sentry, gofer], LIMITS, HERE, "0123456789abcdef")
 
 
 @pytest.mark.parametrize("name", sorted(EXAMINATIONS))
@@ -61,7 +70,15 @@ def test_where_all_is_well_nothing_is_found_and_something_was_looked_at(name: st
         ("holds", {"files": [QUOTA], "writes": [QUOTA]}),
         ("holds", {"files": [QUOTA.replace("0123456789abcdef", "fedcba9876543210")]}),
         ("holds", {"files": [QUOTA.replace("cpu.cfs_quota_us", "cgroup.procs")]}),
-        ("in_its_cgroup", {"cgroups": "4:memory:/"}),
+        ("under_its_caps", {"cgroups": "4:memory:/"}),
+        ("under_its_caps", {"cgroups": IN_ALL.replace("8:pids:/dayfly-0123456789abcdef", "8:pids:/")}),
+        ("under_its_caps", {"cgroups": IN_ALL.replace("cpu,cpuacct:/dayfly-0123456789abcdef", "cpu,cpuacct:/")}),
+        (
+            "under_its_caps",
+            {"cgroups": IN_ALL.replace("4:memory:/dayfly-0123456789abcdef", "4:memory:/dayfly-fedcba9876543210")},
+        ),
+        ("under_its_caps", {"cgroups": "0::/dayfly-fedcba9876543210/cell"}),
+        ("under_its_caps", {"cpus": 3}),
     ],
 )
 def test_what_is_not_as_it_must_be_is_found(name: str, changes: dict[str, Any]) -> None:
@@ -80,22 +97,30 @@ def test_a_descriptor_tells_whether_it_is_written(tmp_path: Path) -> None:
 
 
 def test_a_limit_that_nobody_keeps_is_found() -> None:
-    loose = replace(watched(), limits=[LIMIT, replace(LIMIT, name="disk", enforcement=Enforcement.UNENFORCED)])
+    loose = replace(watched(), limits=[*LIMITS, replace(LIMIT, name="disk", enforcement=Enforcement.UNENFORCED)])
     assert EXAMINATIONS["kept"](loose)[1] == ["disk: unenforced"]
 
 
 def test_without_limits_by_a_cgroup_nothing_has_to_be_in_one() -> None:
     """An ordinary user's host may have none: the caps are watched then."""
-    free = replace(watched(cgroups="0::/"), limits=[replace(LIMIT, how="sampled", enforcement=Enforcement.WATCHED)])
-    assert EXAMINATIONS["in_its_cgroup"](free)[1] == []
+    limits = [replace(one, how="sampled", enforcement=Enforcement.WATCHED) for one in LIMITS]
+    free = replace(watched(), limits=limits)
+    free = replace(free, processes=[replace(one, cgroups="0::/") for one in free.processes])
+    assert EXAMINATIONS["under_its_caps"](free) == (2, [])
+    loose = replace(free, processes=[replace(one, cpus=3) for one in free.processes])
+    assert len(EXAMINATIONS["under_its_caps"](loose)[1]) == 2, "what it is bound to is looked at all the same"
 
 
-@pytest.mark.parametrize("name", sorted(set(EXAMINATIONS) - {"kept", "in_its_cgroup"}))
+def test_in_version_2_one_path_is_that_of_all_controllers() -> None:
+    assert EXAMINATIONS["under_its_caps"](watched(cgroups="0::/user.slice/dayfly-0123456789abcdef/cell\n"))[1] == []
+
+
+@pytest.mark.parametrize("name", sorted(set(EXAMINATIONS) - {"kept"}))
 def test_of_processes_that_are_not_there_nothing_is_shown(name: str) -> None:
     assert EXAMINATIONS[name](Watched([], [LIMIT], HERE, "x"))[0] == 0
 
 
-@pytest.mark.parametrize("name", sorted(set(EXAMINATIONS) - {"kept", "in_its_cgroup"}))
+@pytest.mark.parametrize("name", sorted(set(EXAMINATIONS) - {"kept"}))
 def test_where_the_kernel_cannot_be_seen_nothing_is_shown_by_its_helper(name: str) -> None:
     whole = watched()
     gofer_alone = replace(whole, processes=[one for one in whole.processes if one.name == GOFER])

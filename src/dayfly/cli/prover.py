@@ -40,7 +40,7 @@ MOST_REPORT = 16 * MIB
 MOST_WORDS = 500
 """Characters of why there is no report."""
 
-BEHIND = tuple(shlex.split("setpriv --pdeathsig TERM -- nice -n 10"))
+BEHIND = tuple(shlex.split("setpriv --pdeathsig TERM -- nice -n 3"))
 """util-linux and coreutils: it ends with its parent, and lets others go first."""
 
 

@@ -17,7 +17,7 @@ from dayfly.errors import DayflyError
 from dayfly.network import Grants, Network
 from dayfly.paths import Paths, default_paths
 from dayfly.policy import Policy
-from dayfly.prove import RULES, Condition, World
+from dayfly.prove import RULES, Condition, World, services
 from dayfly.prove.callers import Served
 from dayfly.prove.conditions import aged, machine
 from dayfly.runtime import SETUP_REMEDY, find_runsc
@@ -32,12 +32,13 @@ __all__ = ["Here"]
 @dataclass
 class Here:
     """A ``Ground``. On the loop that opened it; its managers end with it. ``configuration``: of the server whose sandboxes they would be; ``rules``: of the
-    sandboxes with names."""
+    sandboxes with names; ``supplies``: of those with services."""
 
     policy: Policy
     paths: Paths = field(default_factory=default_paths)
     configuration: Configuration | None = None
     rules: Grants = RULES
+    supplies: Grants = services.RULES
     _managers: list[Manager] = field(default_factory=list)
     _of_closed: Manager | None = None
 
@@ -71,11 +72,18 @@ class Here:
         return AsyncSandbox(self._with("none"), opener=self._manager())
 
     def named(self, elsewhere: World) -> AsyncSandbox:
+        return self._outward(elsewhere, self.rules)
+
+    def supplied(self, elsewhere: World) -> AsyncSandbox:
+        return self._outward(elsewhere, self.supplies)
+
+    def _outward(self, elsewhere: World, rules: Grants) -> AsyncSandbox:
         from dayfly.manager import embedded
         from dayfly.manager.outlet import Outlet
 
-        manager = self._kept(embedded(Outlet(elsewhere.start), self.paths, courteous=self._courteous))
-        return AsyncSandbox(self._with(self.rules), opener=manager)
+        outlet = Outlet(elsewhere.start, elsewhere.services)
+        manager = self._kept(embedded(outlet, self.paths, courteous=self._courteous))
+        return AsyncSandbox(self._with(rules), opener=manager)
 
     @asynccontextmanager
     async def served(self, never: Mapping[str, str], canary: str) -> AsyncIterator[Served]:

@@ -24,6 +24,9 @@ __all__ = ["Internet", "Names", "here"]
 
 PUBLIC = ("93.184.216.34", "93.184.216.35", "2606:2800:220:1::34")
 PRIVATE = ("10.1.2.3", "192.168.7.7", "169.254.169.254", "100.64.0.9")
+SERVICES = "93.184.216.40"
+"""Behind which are services that answer requests."""
+
 NEAR, FAR = "172.30.0.1", "172.30.0.2"
 """The gateway's end of the link, and the other."""
 NEIGHBOUR = "193.0.14.9"
@@ -187,7 +190,7 @@ def _far() -> None:
         "link set far up",
         "-6 addr add fd00:7::2/64 dev far nodad",
     )
-    _ip(*(f"addr add {one} dev lo" for one in (*PUBLIC, *PRIVATE)))
+    _ip(*(f"addr add {one} dev lo" for one in (*PUBLIC, SERVICES, *PRIVATE)))
     asked.send(b"ready")
     while request := asked.recv(1000):
         _serve(asked, request)

@@ -5,6 +5,7 @@ Each examination has the processes and what they must be; it returns how much it
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +33,7 @@ ITS_OTHERS = ("anon_inode", "pipe", "socket")
 @dataclass(frozen=True)
 class Process:
     """One of the sandbox's on the host. ``status``: of /proc/PID/status. ``files``: what its descriptors are; ``writes``: those of
-    them that it may write to."""
+    them that it may write to; ``cpus``: how many of this machine's it may use; ``cgroups``: of /proc/PID/cgroup."""
 
     pid: int
     name: str
@@ -43,6 +44,7 @@ class Process:
     interfaces: Sequence[str]
     root: Sequence[str]
     writes: Sequence[str] = ()
+    cpus: int = 0
 
     @property
     def uid(self) -> int:
@@ -88,6 +90,7 @@ def _process(pid: int, mark: str) -> Process | None:
             [line.split(":")[0].strip() for line in (home / "net/dev").read_text().splitlines()[2:]],
             os.listdir(home / "root/"),
             [os.readlink(one) for one in (home / "fd").iterdir() if _is_written(home / "fdinfo" / one.name)],
+            len(os.sched_getaffinity(pid)),
         )
     except (OSError, ValueError):  # it has ended meanwhile, or is not ours to look at
         return None
@@ -160,16 +163,30 @@ def _holds(process: Process, watched: Watched) -> list[str]:
     return [name for name in others if name.split(":")[0] not in ITS_OTHERS]
 
 
-def _in_its_cgroup(watched: Watched) -> Found:
-    """Where a limit is kept by one. All of the sandbox's processes are in it: what is not, is not counted."""
-    by_cgroup = [one.name for one in watched.limits if "cgroup" in one.how and one.enforcement is Enforcement.ENFORCED]
-    if not by_cgroup:
-        return 1, []
-    return len(watched.processes), [
-        f"{one.name} is not in the cgroup that keeps {', '.join(by_cgroup)}"
+CONTROLLERS = {"memory": "memory", "cpus": "cpu", "processes": "pids"}
+"""Which of the kernel's controllers keeps a limit."""
+
+
+def _under_its_caps(watched: Watched) -> Found:
+    """All of the sandbox's processes are in every cgroup that keeps a limit: what is not, is not counted. The kernel and its helper are
+    bound to as many CPUs as they may use, whether a cgroup says so too or not."""
+    kept = [one.name for one in watched.limits if "cgroup" in one.how and one.enforcement is Enforcement.ENFORCED]
+    (cpus,) = [one.value for one in watched.limits if one.name == "cpus"] or (math.inf,)
+    found = [
+        f"{one.name} is not in the cgroup that keeps {name}"
         for one in watched.processes
-        if watched.cgroup_part not in one.cgroups
+        for name in kept
+        if not any(watched.cgroup_part in path for path in _paths(one, CONTROLLERS[name]))
     ]
+    bound = [one for one in watched.processes if one.name in (SENTRY, GOFER)]
+    found += [f"{one.name} may use {one.cpus} CPUs" for one in bound if one.cpus > math.ceil(cpus)]
+    return len(watched.processes) if SENTRY in {one.name for one in bound} else 0, found
+
+
+def _paths(process: Process, controller: str) -> list[str]:
+    """Where it is: in version 1 by that controller, in version 2 by all."""
+    lines = [line.split(":", 2) for line in process.cgroups.splitlines()]
+    return [path for _, names, path in lines if not names or controller in names.split(",")]
 
 
 def _kept(watched: Watched) -> Found:
@@ -187,7 +204,7 @@ EXAMINATIONS: dict[str, Callable[[Watched], Found]] = {
     "devices": examination(_devices, (SENTRY, GOFER)),
     "sees": examination(_sees, (SENTRY,)),
     "holds": examination(_holds, (SENTRY, GOFER)),
-    "in_its_cgroup": _in_its_cgroup,
+    "under_its_caps": _under_its_caps,
     "kept": _kept,
 }
 """By the name that probes give as their attempt. "reached" is what is not as it must be."""

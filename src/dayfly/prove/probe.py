@@ -47,6 +47,7 @@ class Place(StrEnum):
 
     CLOSED = "closed"  # the policy as it is, and no network
     NAMED = "named"  # the policy with names of the proof's own internet
+    SUPPLIED = "supplied"  # the policy with an object store, an API with a secret, and packages of the proof's own
     BESIDE = "beside"  # the policy as it is, and another sandbox beside it
     ALONE = "alone"  # one of its own, which it may break
     SERVED = "served"  # a server of this machine, by its API

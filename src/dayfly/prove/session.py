@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from http.client import HTTPException
 from typing import Literal, Protocol
@@ -18,7 +19,7 @@ from dayfly.prove.bait import Bait, bait
 from dayfly.prove.callers import Served, call_all
 from dayfly.prove.floods import flood
 from dayfly.prove.neighbour import neighbour
-from dayfly.prove.probe import Place, Probe
+from dayfly.prove.probe import Expected, Place, Probe
 from dayfly.prove.proof import Condition, Kept, Proof, policy_digest, row_of
 from dayfly.prove.trials import Outcome, Told, distrusted, examine, try_all
 from dayfly.prove.verdict import Claim, Seen, judge
@@ -54,6 +55,10 @@ class Ground(Protocol):
         """With the policy, and the network that ``world.RULES`` are, by a gateway that lives there."""
         ...
 
+    def supplied(self, elsewhere: World) -> AsyncSandbox:
+        """With the policy, and ``services.RULES``, whose services are there."""
+        ...
+
     def served(self, never: Mapping[str, str], canary: str) -> AbstractAsyncContextManager[Served]:
         """A server of a manager of its own. Raises ``HostError`` where what it needs is not installed."""
         ...
@@ -73,18 +78,30 @@ class Session:
         self.limits: Sequence[LimitReport] = ()
 
     async def carry_out(self, probes: Sequence[Probe]) -> None:
-        """Whatever fails, every probe has its outcome in the end."""
+        """Whatever fails, every probe has its outcome in the end, in their order. What looks inward and what looks outward is watched by
+        others, and goes on side by side; floods come last, and leave nobody waiting."""
+        async with asyncio.TaskGroup() as both:
+            both.create_task(self._inward(probes))
+            both.create_task(self._outward(_at(Place.NAMED, probes), _at(Place.SUPPLIED, probes)))
+        for probe in _at(Place.ALONE, probes):
+            self.outcomes.append(await flood(self._ground.closed, probe))
+            self._tell(self.outcomes[-1])
+        order = {probe.id: number for number, probe in enumerate(probes)}
+        self.outcomes.sort(key=lambda outcome: order[outcome.probe.id])
+
+    async def _inward(self, probes: Sequence[Probe]) -> None:
         with _variable() as value:
             async with bait(tuple(self._ground.host_paths)) as prey:
                 prey.marks["secret_reversed"] = value[::-1]
                 prey.secrets["the host's variable"] = value
-                await self._closed(prey, probes)
-                await self._beside(prey, _at(Place.BESIDE, probes))
-                await self._served(prey, _at(Place.SERVED, probes))
-        await self._named(_at(Place.NAMED, probes))
-        for probe in _at(Place.ALONE, probes):
-            self.outcomes.append(await flood(self._ground.closed, probe))
-            self._tell(self.outcomes[-1])
+                async with asyncio.TaskGroup() as both:
+                    both.create_task(self._alone_and_beside(prey, probes))
+                    both.create_task(self._served(prey, _at(Place.SERVED, probes)))
+
+    async def _alone_and_beside(self, prey: Bait, probes: Sequence[Probe]) -> None:
+        """One after the other: the bait is one for both."""
+        await self._closed(prey, probes)
+        await self._beside(prey, _at(Place.BESIDE, probes))
 
     def _lost(self, probes: Sequence[Probe], why: str) -> None:
         lost = [Outcome(probe, judge(probe, Claim(failed=why), Seen())) for probe in probes]
@@ -133,23 +150,35 @@ class Session:
         except LOST as error:
             self._lost(probes, _said(error))
 
-    async def _named(self, probes: Sequence[Probe]) -> None:
-        """The first is a control, and is made again at the end."""
-        if not probes:
+    async def _outward(self, named: Sequence[Probe], supplied: Sequence[Probe]) -> None:
+        """To where the proof's own internet is, which is one for both."""
+        if not named and not supplied:
             return
+        done = 0
         try:
-            async with world(secrets.token_hex(16)) as elsewhere, self._ground.named(elsewhere) as sandbox:
-                outcomes = await try_all(sandbox, elsewhere, probes, self._tell)
-                again = await try_all(sandbox, elsewhere, [probes[0]], lambda outcome: None)
-            if strays := elsewhere.strays():
-                outcomes = distrusted(outcomes, f"nobody knows whose it was: {'; '.join(strays)}")
+            async with world(secrets.token_hex(16)) as elsewhere:
+                for probes, opened in ((named, self._ground.named), (supplied, self._ground.supplied)):
+                    self.outcomes += await self._reaching_out(probes, elsewhere, opened)
+                    done += len(probes)
         except LOST as error:
-            self._lost(probes, _said(error))
-            return
-        for control in (outcomes[0], *again):
+            self._lost([*named, *supplied][done:], _said(error))
+
+    async def _reaching_out(
+        self, probes: Sequence[Probe], elsewhere: World, opened: Callable[[World], AsyncSandbox]
+    ) -> list[Outcome]:
+        """The controls among them are made again at the end."""
+        if not probes:
+            return []
+        controls = [probe for probe in probes if probe.expected is Expected.ALLOWED]
+        async with opened(elsewhere) as sandbox:
+            outcomes = await try_all(sandbox, elsewhere, probes, self._tell)
+            again = await try_all(sandbox, elsewhere, controls, lambda outcome: None)
+        if strays := elsewhere.strays():
+            outcomes = distrusted(outcomes, f"nobody knows whose it was: {'; '.join(strays)}")
+        for control in again:
             if not control.judgement.green:
                 outcomes = distrusted(outcomes, f"{control.probe.title}: {control.judgement.why}")
-        self.outcomes += outcomes
+        return outcomes
 
 
 async def prove(

@@ -22,9 +22,10 @@ from typing import Any
 from dayfly.egress.client import Gateway
 from dayfly.errors import HostError
 from dayfly.network import Rule
-from dayfly.prove.internet import NEAR, PUBLIC, Internet, Names
+from dayfly.prove.internet import NEAR, PUBLIC, SERVICES, Internet, Names
 from dayfly.prove.marks import tells
 from dayfly.prove.probe import Expected, Probe
+from dayfly.prove.services import API, HOSTS, Services
 
 __all__ = [
     "DENIED",
@@ -75,6 +76,7 @@ NAMES: Mapping[str, list[list[str]]] = {
     **{name: [[PUBLIC[0]]] for name in (LISTED, RAW, TLS, PATHS, f"a.{WILD}", f"sub.{RAW}", "example.com")},
     **{f"{label}.{INWARD}": [[address]] for label, address in _LEADS.items()},
     DENIED: [[PUBLIC[1]]],
+    **{name: [[SERVICES]] for name in HOSTS},
     "metadata.google.internal": [["169.254.169.254"]],
 }
 
@@ -88,7 +90,10 @@ ADDRESSES = (*PUBLIC, "10.1.2.3", "169.254.169.254", "100.64.0.9")
 SECRET_PORT = 443
 """Where TLS is spoken: a visitor is seen after the handshake."""
 
-SERVERS = tuple((address, port) for address in ADDRESSES for port in (53, 80, SECRET_PORT, TCP, PLAIN))
+SERVERS = (
+    *((address, port) for address in ADDRESSES for port in (53, 80, SECRET_PORT, TCP, PLAIN)),
+    *((SERVICES, port) for port in (53, 80, TCP)),  # beside the services themselves, which are at 443
+)
 
 ALIVE_SECONDS = 20.0
 """For a visit to each of them, which takes a millisecond on a quiet machine."""
@@ -102,35 +107,40 @@ PATIENCE_SECONDS = 2.0
 
 @dataclass
 class World:
-    """``visits``: who came, and which names were asked for. ``secret``: what the servers say; the host alone knows it."""
+    """``visits``: who came; ``names`` and ``services``: what those were asked for. ``secret``: what all servers say; the host alone knows it."""
 
     internet: Internet
     names: Names
     secret: str
     certificate: Path
+    services: Services
     visits: list[str] = field(default_factory=list)
     servers: list[asyncio.Server] = field(default_factory=list)
     _aside: list[str] = field(
         default_factory=list
     )  # what came while no probe was tried, or one that is allowed, and was not its own
-    _judged: tuple[int, int] = (0, 0)  # visits and queries at the last verdict
+    _judged: tuple[int, int, int] = (0, 0, 0)  # visits, queries and requests at the last verdict
 
     @property
     def marks(self) -> Mapping[str, Any]:
-        return {}
+        return {"api_key_reversed": self.services.api_key[::-1], "store_key_reversed": self.services.key[::-1]}
 
     async def alive(self) -> str:
         """Each of the servers, and the name server, has seen a visitor from where the gateway lives just now."""
-        visits, queries = len(self.visits), len(self.names.asked)
+        visits, queries, requests = self._counts()
         try:
             async with asyncio.timeout(ALIVE_SECONDS):
                 for address, port in (*SERVERS, (NEAR, TCP)):
                     await self._seen_at(address, port)
                 await self._seen_by_names()
+                await self._seen_by_services()
         except (OSError, TimeoutError) as error:
             return f"the proof's own internet does not see who comes: {type(error).__name__}"
-        del self.visits[visits:], self.names.asked[queries:]
+        del self.visits[visits:], self.names.asked[queries:], self.services.asked[requests:]
         return ""
+
+    def _counts(self) -> tuple[int, int, int]:
+        return len(self.visits), len(self.names.asked), len(self.services.asked)
 
     async def _seen_at(self, address: str, port: int) -> None:
         where, before = _place(address, port), len(self.visits)
@@ -153,33 +163,49 @@ class World:
         if name not in self.names.asked[before:]:
             raise OSError("the name server has not seen who asked")
 
+    async def _seen_by_services(self) -> None:
+        """By one that no rule lists."""
+        before, visitor = len(self.services.asked), self.internet.bind("near", "visit", SERVICES, SECRET_PORT)
+        visitor.setblocking(False)
+        context = ssl.create_default_context(cafile=str(self.certificate))
+        reader, writer = await asyncio.open_connection(sock=visitor, ssl=context, server_hostname=API)
+        writer.write(f"GET /alive HTTP/1.1\r\nHost: {API}\r\n\r\n".encode())
+        said = await reader.read(MOST_SAID)
+        writer.close()
+        if not self.services.beyond(self.services.asked[before:]) or self.secret.encode() not in said:
+            raise OSError("the services have not seen who asked")
+
     def watch(self) -> None:
         self._aside = [*self.strays()]
         self.visits.clear()
         self.names.asked.clear()
-        self._judged = 0, 0
+        self.services.asked.clear()
+        self._judged = 0, 0, 0
         self.names.table = {name: [list(one) for one in answers] for name, answers in NAMES.items()}
 
     def contacts(self, probe: Probe) -> tuple[str, ...]:
-        self._judged = len(self.visits), len(self.names.asked)
+        self._judged = self._counts()
         listed = tuple(where for where in self.visits if where.startswith(f"{PUBLIC[0]} "))
         elsewhere = tuple(where for where in self.visits if where not in listed)
         asked = tuple(f"a query for {name}" for name in sorted({*self.names.asked} - {*probe.asks}))
+        beyond = self.services.beyond(self.services.asked)
         if probe.expected is Expected.ALLOWED:
-            self._aside += (*elsewhere, *asked)
-            return listed
-        return elsewhere + (listed if len(listed) > probe.comes else ()) + asked
+            self._aside += (*elsewhere, *asked, *beyond)
+            return listed + tuple(str(one) for one in self.services.asked if self.services.fits(one))
+        return elsewhere + (listed if len(listed) > probe.comes else ()) + asked + beyond
 
     def late(self, probe: Probe) -> tuple[str, ...]:
         """Nothing: visits have no marks here. Who comes late is the next one's, or a stray."""
         return ()
 
     def strays(self) -> tuple[str, ...]:
-        visits, queries = self._judged
-        return (*self._aside, *self.visits[visits:], *(f"a query for {name}" for name in self.names.asked[queries:]))
+        visits, queries, requests = self._judged
+        asked = (f"a query for {name}" for name in self.names.asked[queries:])
+        return (*self._aside, *self.visits[visits:], *asked, *map(str, self.services.asked[requests:]))
 
     def leaked(self, output: str) -> tuple[str, ...]:
-        return ("what only a server outside says",) if tells(output, self.secret) else ()
+        held = {"what only a server outside says": (self.secret,), "a secret of a rule": self.services.credentials}
+        return tuple(what for what, values in held.items() if any(tells(output, one) for one in values))
 
     async def start(self) -> Gateway:
         """A gateway that lives there."""
@@ -196,7 +222,8 @@ async def world(secret: str) -> AsyncIterator[World]:
             remedy=f"apt-get install {' '.join(missing)}",
         )
     with tempfile.TemporaryDirectory(prefix="dayfly-world-") as name, Internet.made() as internet:
-        made = World(internet, Names(), secret, await asyncio.to_thread(certificate, Path(name), (TLS, DENIED)))
+        own = await asyncio.to_thread(certificate, Path(name), (TLS, DENIED, *HOSTS))
+        made = World(internet, Names(), secret, own, Services(secret))
         await made.names.listen(internet.bind("near", "udp", "127.0.0.1", 53))
         made.servers = await _furnish(made)
         try:
@@ -215,6 +242,8 @@ async def _furnish(made: World) -> list[asyncio.Server]:
         on = made.internet.bind("far", "tcp", address, port)
         serve = _Visitors(made, address, port)
         servers.append(await asyncio.start_server(serve.visited, sock=on, ssl=tls if port == SECRET_PORT else None))
+    at = made.internet.bind("far", "tcp", SERVICES, SECRET_PORT)
+    servers.append(await asyncio.start_server(made.services.served, sock=at, ssl=tls))
     near = made.internet.bind("near", "tcp", NEAR, TCP)
     servers.append(await asyncio.start_server(_Visitors(made, NEAR, TCP).visited, sock=near))
     return servers

@@ -16,6 +16,7 @@ from dayfly.prove.catalogue import (
     network,
     outside,
     resource,
+    supplied,
     useful,
 )
 from dayfly.prove.probe import Probe, Property
@@ -26,6 +27,7 @@ ALL: tuple[Probe, ...] = (
     *names.PROBES,
     *network.PROBES,
     *named.PROBES,
+    *supplied.PROBES,
     *boundary.PROBES,
     *outside.PROBES,
     *credential.PROBES,

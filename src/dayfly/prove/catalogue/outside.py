@@ -22,6 +22,6 @@ PROBES = (
     _one("boundary.posture.devices", "gVisor's processes have a network device", attempt="devices"),
     _one("boundary.posture.root", "gVisor's kernel sees files of this machine", attempt="sees"),
     _one("boundary.posture.holds", "gVisor's processes hold files that are not the sandbox's", attempt="holds"),
-    _one("resource.posture.cgroup", "A process of the sandbox is outside of its cgroup", attempt="in_its_cgroup", property=Property.RESOURCE),
+    _one("resource.posture.cgroup", "A process of the sandbox is outside of its cgroups, or bound to more CPUs", attempt="under_its_caps", property=Property.RESOURCE),
     _one("resource.posture.limits", "A limit of the policy is not kept", attempt="kept", property=Property.RESOURCE),
 )  # fmt: skip

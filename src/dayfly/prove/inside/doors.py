@@ -175,6 +175,53 @@ DOORS = {
 }
 
 
+def requested(
+    host: str, requests: list[list[str]], port: int = 80, door: str = "name", tls: bool = False
+) -> tuple[int, list[str]]:
+    """Each ``[method, target, fields, body]`` on a connection of its own. What is answered with success is reached."""
+    found, context = [], ssl.create_default_context() if tls else None
+    for method, target, *rest in requests:
+        fields, body = (*rest, "", "")[:2]
+        try:
+            status, _ = answered(host, port, door, context, asking(method, target, host, fields, body))
+        except (OSError, ValueError):
+            continue
+        if 200 <= status < 300:
+            found.append("%s %s: %d" % (method, target, status))
+    return len(requests), found
+
+
+def asking(method: str, target: str, host: str, fields: str, body: str) -> bytes:
+    lines = ["%s %s HTTP/1.1" % (method, target)]
+    if "host:" not in fields.lower():
+        lines.append("Host: " + host)
+    lines += [line for line in fields.split("\n") if line]
+    if method in ("PUT", "POST"):
+        lines.append("Content-Length: %d" % len(body))
+    return ("\r\n".join([*lines, "Connection: close", "", ""]) + body).encode("latin-1", "replace")
+
+
+def answered(host: str, port: int, door: str, tls: ssl.SSLContext | None, said: bytes) -> tuple[int, bytes]:
+    """The status and what came besides. Raises ``OSError`` and ``ValueError``."""
+    with DOORS[door](host, port) as made:
+        spoken: socket.socket = made if tls is None else tls.wrap_socket(made, server_hostname=host)
+        spoken.sendall(said)
+        answer = whole(spoken)
+    return int(answer.split(b" ", 2)[1]), answer
+
+
+def sent_back(
+    host: str, target: str, fields: str = "", port: int = 443, tls: bool = True, behind: str = ""
+) -> tuple[int, list[str], str]:
+    """All that an allowed request is answered: whoever looks for a secret looks there. Raises where it is not answered with success.
+    ``behind``: what is sent after it on the same connection."""
+    context = ssl.create_default_context() if tls else None
+    status, answer = answered(host, port, "name", context, asking("GET", target, host, fields, behind))
+    if status != 200:
+        raise OSError("answered with %d" % status)
+    return 1, [], answer[:20000].decode("latin-1")
+
+
 def after_an_allowed_one(allowed: str, host: str, path: str = "/", least: int = 2) -> tuple[int, list[str]]:
     """Two requests on one connection of the proxy: an allowed one, and one for another host. ``least``: answers that count as reached."""
     with by_name(*HTTP) as made:
