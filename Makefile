@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SHORT := tests/agent tests/boundaries tests/cli tests/client tests/escapes tests/network tests/prove tests/sandbox tests/server
 
-.PHONY: run setup test test-short test-current test-all soak check format bench clean
+.PHONY: run setup test test-short test-current test-all soak check format bench compare clean
 .DEFAULT_GOAL := run
 
 run: setup
@@ -70,6 +70,14 @@ bench: $(VENV)/.developer
 	@$(PIP) install --group bench
 	@$(BIN)/dayfly setup --image data --image python
 	@$(BIN)/python -m bench
+
+# The same probes against other people's sandboxes: docs/comparison.md. What a package index and the distribution have is had; Docker is not set up.
+compare: $(VENV)/.developer
+	@$(BIN)/dayfly setup --image python
+	@bash tools/venv.sh bench/peers-venv
+	@bench/peers-venv/bin/python -m pip --disable-pip-version-check --quiet install gvisor smolagents
+	@runsc=$$($(BIN)/python tools/current_runsc.py 2>/dev/null || true); \
+	  $(BIN)/python -m bench.compare --python bench/peers-venv/bin/python --runsc "$$runsc" $(COMPARE)
 
 clean:
 	rm -rf $(VENV) out dist build .mypy_cache .ruff_cache .hypothesis bench/peers-venv

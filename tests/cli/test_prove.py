@@ -81,3 +81,32 @@ def test_what_is_no_report_is_refused_before_anything_is_tried(dayfly: Dayfly, t
     done = dayfly("prove", "--since", "no.json")
     assert done.returncode == 2
     assert "is no report" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "remedy"),
+    [
+        (("--target", "magic"), "one of: command, subprocess, bwrap"),
+        (("--target", "command"), "--command 'ssh box python3 -'"),
+        (("--target", "subprocess", "--command", "x"), "leave them out"),
+        (("--command", "python3 -"), "--target command"),
+        (("--target", "subprocess", "--full"), "leave --full"),
+        (("--target", "subprocess", "--property", "magic"), "one of: allow-list"),
+    ],
+)
+def test_a_target_that_cannot_be_is_refused_before_anything_is_tried(
+    dayfly: Dayfly, arguments: tuple[str, ...], remedy: str
+) -> None:
+    done = dayfly("prove", *arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert remedy in done.stderr
+
+
+def test_somebody_elses_sandbox_is_proved_and_the_report_says_whose_word_it_is(dayfly: Dayfly, tmp_path: Path) -> None:
+    """A bare subprocess, in a box: everything leaves it, and is seen."""
+    done = dayfly("prove", "--target", "subprocess", "--property", "metadata", "--html", tmp_path / "proof.html")
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.startswith("dayfly proof of subprocess Python 3")
+    assert "reached, seen" in done.stdout
+    assert "subprocess" in (tmp_path / "proof.html").read_text()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
@@ -21,13 +21,14 @@ from dayfly.cli.options import ImageName, PolicyFile, policy_of
 from dayfly.cli.printable import printable
 from dayfly.cli.serve import ConfigFile, configured
 from dayfly.cli.tables import show_table
+from dayfly.cli.targeting import number_of, proof_of, target_of
 from dayfly.errors import InputError
 from dayfly.limits import MIB
 
 if TYPE_CHECKING:
     from dayfly.cli.proving import Delegated, Here
     from dayfly.prove import Probe, Proof
-    from dayfly.prove.trials import Told
+    from dayfly.prove.targets import Target
     from dayfly.server import Places
 
 __all__ = ["prove"]
@@ -61,6 +62,17 @@ def prove(
     since: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Show what is otherwise than in this report, one of --json.")
     ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Prove somebody else's sandbox: bwrap, gvisor-wheel, docker, command, ..."),
+    ] = None,
+    command: Annotated[
+        str | None,
+        typer.Option(metavar="LINE", help="Of --target command: takes a Python program on its standard input."),
+    ] = None,
+    elsewhere: Annotated[
+        bool, typer.Option("--elsewhere", help="The command leads to another machine, where nothing is seen.")
+    ] = False,
     every: Annotated[bool, typer.Option("--all", help="Show every probe, not only what is not as it must be.")] = False,
     record: Annotated[bool, typer.Option("--record", help="Sign it into the server's journal, too.")] = False,
 ) -> int:
@@ -68,6 +80,7 @@ def prove(
 
     Harmless to the machine: names and addresses are reserved ones, floods are bounded.
     """
+    other = _other(target, command, elsewhere, own=any((full, policy, image, config, template, canary_domain, record)))
     ground = _ground(policy, image, config, template)
     if canary_domain is not None:
         ground.delegated = _delegated(canary_domain, canary_listen)
@@ -79,7 +92,10 @@ def prove(
         from dayfly.cli.prover import check_recordable
 
         check_recordable(_places(ground))
-    proof = asyncio.run(_carried_out(ground, probes, "full" if full else "quick", quiet=as_json))
+    if other is not None:
+        proof = _of_target(other, properties or [], quiet=as_json)
+    else:
+        proof = asyncio.run(_carried_out(ground, probes, "full" if full else "quick", quiet=as_json))
     if html is not None:
         _write(html, proof)
     if as_json:
@@ -110,6 +126,23 @@ def _delegated(domain: str, place: str) -> Delegated:
     except ValueError:
         raise InputError(f"not an address and a port: {place!a:.80}", remedy="such as 0.0.0.0:53 or [::]:53") from None
     return Delegated(domain_of(domain), address, int(port))
+
+
+def _other(name: str | None, command: str | None, elsewhere: bool, *, own: bool) -> Target | None:
+    """Somebody else's sandbox, if it is to be one. ``own``: what dayfly's own are to be was given, too."""
+    if name is None:
+        if command is not None or elsewhere:
+            raise InputError("--command and --elsewhere are for --target command", remedy="add: --target command")
+        return None
+    if own:
+        remedy = "leave --full, --policy, --image, --config, --template, --canary-domain and --record out"
+        raise InputError("--target is somebody else's sandbox", remedy=remedy)
+    return target_of(name, command, elsewhere=elsewhere)
+
+
+def _of_target(target: Target, properties: list[str], *, quiet: bool) -> Proof:
+    with _progress(number_of(properties), shown=not quiet and sys.stderr.isatty()) as tell:
+        return proof_of(target, properties, lambda row: tell(row.title))
 
 
 def _probes(names: list[str], full: bool, *, zone: bool) -> tuple[Probe, ...]:
@@ -155,16 +188,16 @@ async def _carried_out(
 
     async with ground:
         with _progress(len(probes), shown=not quiet and sys.stderr.isatty()) as tell:
-            return await carry_out(ground, probes, chosen=chosen, tell=tell)
+            return await carry_out(ground, probes, chosen=chosen, tell=lambda outcome: tell(outcome.probe.title))
 
 
 @contextmanager
-def _progress(number: int, *, shown: bool) -> Iterator[Told]:
-    """How many are done, on a terminal."""
+def _progress(number: int, *, shown: bool) -> Iterator[Callable[[str], None]]:
+    """How many are done, on a terminal; told of each by its title."""
     with Progress(TextColumn("{task.completed} of {task.total} probes"), BarColumn(), TextColumn("{task.description}"), console=Console(stderr=True),
                   transient=True, disable=not shown) as bar:  # fmt: skip
         task = bar.add_task("", total=number)
-        yield lambda outcome: bar.update(task, advance=1, description=outcome.probe.title)
+        yield lambda title: bar.update(task, advance=1, description=title)
 
 
 MOST_REPORT = 16 * MIB

@@ -113,11 +113,15 @@ def planted(nonce: str, places: list[str]) -> tuple[int, list[str]]:
 
 
 def given_away(places: list[str]) -> tuple[int, list[str]]:
-    """A file that is another user's and runs as that one."""
-    found = []
+    """A file that is another user's and runs as that one. Tried where files can be made."""
+    tried, found = 0, []
     for place in map(os.path.expanduser, places):
         path = os.path.join(place, "proof-of-giving")
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o755))
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o755))
+        except OSError:
+            continue
+        tried += 1
         try:
             os.chown(path, 0, 0)
             os.chmod(path, 0o4755)
@@ -125,4 +129,4 @@ def given_away(places: list[str]) -> tuple[int, list[str]]:
         except OSError:
             pass
         os.unlink(path)
-    return len(places), found
+    return tried, found

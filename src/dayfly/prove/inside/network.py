@@ -196,12 +196,20 @@ def told_resolvers(paths: list[str]) -> tuple[int, list[str]]:
     """Names and addresses of the host's in the files that say whom to ask."""
     found = []
     for path in paths:
-        with open(path) as file:
-            for line in file:
-                words = line.split("#")[0].split()
-                if words and not (set(words) <= HARMLESS or words[0].startswith(("127.", "::1", "options"))):
-                    found.append("%s: %s" % (path, line.strip()))
+        for line in lines_of(path):
+            words = line.split("#")[0].split()
+            if words and not (set(words) <= HARMLESS or words[0].startswith(("127.", "::1", "options"))):
+                found.append("%s: %s" % (path, line.strip()))
     return len(paths), found
+
+
+def lines_of(path: str) -> list[str]:
+    """None where there is no such file: it tells nothing."""
+    try:
+        with open(path) as file:
+            return file.readlines()
+    except FileNotFoundError:
+        return []
 
 
 HARMLESS = {"nameserver", "127.0.0.1", "localhost"}
