@@ -57,7 +57,13 @@ class Fuzzer:
     """Over ``coverage``, which counts the branches of the target's modules."""
 
     def __init__(
-        self, target: Target, coverage: Coverage, chance: random.Random, inputs: Iterable[bytes], keep: Callable[[bytes], None], most: int
+        self,
+        target: Target,
+        coverage: Coverage,
+        chance: random.Random,
+        inputs: Iterable[bytes],
+        keep: Callable[[bytes], None],
+        most: int,
     ) -> None:
         self._most = most
         self._tell = keep
@@ -139,7 +145,9 @@ def _where(error: BaseException) -> str:
     name = type(error).__name__
     if name in ("Endless", "Greedy"):
         return name
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if "dayfly" in one.filename or "tests" in one.filename]
+    frames = [
+        one for one in traceback.extract_tb(error.__traceback__) if "dayfly" in one.filename or "tests" in one.filename
+    ]
     last = frames[-1] if frames else None
     return f"{name} at {last.filename.rpartition('/')[2]}:{last.lineno}" if last else name
 

@@ -9,11 +9,14 @@ class Treasure(Exception):
 
 def walk(data: bytes) -> None:
     """Byte after byte."""
-    if data[:1] == b"w" and len(data) > 1:
-        if data[1] == ord("a"):
-            if data[2:3] == b"y":
-                if data[3:4] == b"!":
-                    _gate(data)
+    if data[:1] != b"w":
+        return
+    if data[1:2] != b"a":
+        return
+    if data[2:3] != b"y":
+        return
+    if data[3:4] == b"!":
+        _gate(data)
 
 
 def _gate(data: bytes) -> None:
@@ -28,7 +31,7 @@ def every_kind(number: int) -> list[object]:
     for one in range(number):
         if one % 2:
             found.append(one if one > 2 else -one)
-        elif one and one % 3 or one == 4:
+        elif (one and one % 3) or one == 4:
             found.append([x for x in range(one) if x])
     while number > 3:
         number -= 1

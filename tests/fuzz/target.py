@@ -13,7 +13,7 @@ from typing import Any
 
 from dayfly.testing.clock import HeldClockLoop
 
-__all__ = ["JSON_WORDS", "MIB", "Endless", "Greedy", "Target", "held", "pieces", "trial", "weighed"]
+__all__ = ["JSON_WORDS", "MIB", "Endless", "Greedy", "Target", "held", "may_be_shown", "pieces", "trial", "weighed"]
 
 MIB = 1 << 20
 
@@ -103,7 +103,9 @@ def held(work: Coroutine[Any, Any, Any]) -> Any:
     unseen: list[BaseException] = []
 
     async def bounded() -> Any:
-        asyncio.get_running_loop().set_exception_handler(lambda _, what: unseen.append(what.get("exception") or Unseen(what["message"])))
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, what: unseen.append(what.get("exception") or Unseen(what["message"]))
+        )
         async with asyncio.timeout(LONGEST_WAIT):
             return await work
 
@@ -112,6 +114,12 @@ def held(work: Coroutine[Any, Any, Any]) -> Any:
     if unseen:
         raise unseen[0]
     return found
+
+
+def may_be_shown(text: str) -> None:
+    """What an error says of hostile bytes is text, on one line, and bounded."""
+    assert text.isprintable(), ascii(text)
+    assert len(text) < 4096, len(text)
 
 
 def pieces(data: bytes, sizes: bytes) -> Iterator[bytes]:

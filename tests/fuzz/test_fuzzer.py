@@ -148,14 +148,20 @@ PLANTED: dict[str, tuple[str, Changes]] = {
     "numbers are asked whether they are finite": ("packet", ((packets, "_check", finite),)),
     "what a gateway says is shown as it is": ("packet", ((heard, "printable", str),)),
     "a hello may name anybody": ("opening", ((openings, "_judge_hello", unchecked),)),
-    "a chunk may be longer than what was announced": ("chunks", ((chunks.Unchunker, "_sized", lambda self, line: _any_size(self, line)),)),
+    "a chunk may be longer than what was announced": (
+        "chunks",
+        ((chunks.Unchunker, "_sized", lambda self, line: _any_size(self, line)),),
+    ),
     "headers of one hop go on": ("request", ((heads, "end_to_end", every_header),)),
     "a record's JSON is read as it comes": ("results", ((collect, "load_json", as_it_comes),)),
     "a cut text is decided at once": ("redaction", ((redaction.Spellings, "_decided", lambda self, data: len(data)),)),
     "keys are written as they are": ("xml", ((documents, "escape", str),)),
     "wheels may have any number of tags": ("index", ((pages, "_MOST_TAGS", 1 << 30),)),
     "a name in a listing may be anything": ("answers", ((offered, "_is_next", yes),)),
-    "the guard lets everything through unlooked": ("api", ((guard.Guard, "_check", unchecked), (guard, "MAX_BODY", -1))),
+    "the guard lets everything through unlooked": (
+        "api",
+        ((guard.Guard, "_check", unchecked), (guard, "MAX_BODY", -1)),
+    ),
 }
 
 
