@@ -6,7 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from tests.fuzz.target import Target
-from tests.fuzz.targets import answers, api, gateway, http, outputs, servers, stream, tree
+from tests.fuzz.targets import answers, api, gateway, http, outputs, servers, stream, tree, tunnels
 
 __all__ = ["FINDINGS", "TARGETS", "WORK", "Shelf", "kept"]
 
@@ -15,7 +15,9 @@ WORK = HERE.parents[1] / ".fuzz"
 FINDINGS = WORK / "findings"
 
 TARGETS: dict[str, Target] = {
-    one.name: one for place in (stream, tree, gateway, http, outputs, servers, answers, api) for one in place.TARGETS
+    one.name: one
+    for place in (stream, tunnels, tree, gateway, http, outputs, servers, answers, api)
+    for one in place.TARGETS
 }
 
 

@@ -15,14 +15,15 @@ from dayfly.egress import heard, hello, openings, packets
 from dayfly.egress.heard import address, check_connected, denied, requested
 from dayfly.egress.hello import Hello, NotTls
 from dayfly.egress.http import heads
-from dayfly.egress.http.messages import Refused
+from dayfly.egress.http.messages import Refused, Request
 from dayfly.egress.openings import GSS_REQUEST, SSL_REQUEST, Opening, opening
 from dayfly.egress.packets import TO_GATEWAY, TO_MANAGER, BadPacket, parse
-from dayfly.egress.services.objects import chunks
+from dayfly.egress.services.objects import asking, chunks, keys, operations
 from dayfly.egress.services.objects.chunks import BadChunks, Unchunker
 from dayfly.egress.verdict import Allowed, Denied
+from dayfly.network.objects import OBJECTS_HOST
 from tests.egress import client_hello as tls
-from tests.fuzz.target import JSON_WORDS, MIB, Target, held, pieces
+from tests.fuzz.target import JSON_WORDS, MIB, Target, held, may_be_shown, pieces
 
 HOST = "api.example.com"
 NAME = HOST.encode()
@@ -260,7 +261,54 @@ _CHUNKS = (
     b"\5\3\0\3" + b"5;chunk-signature=" + b"a" * 64 + b"\r\nhello\r\n0\r\nx-amz-trailer-signature:x\r\n\r\n",
 )
 
+
+def object_request(data: bytes) -> None:
+    """What is asked for reads as the same when it is asked anew from what was understood, which is all that goes on."""
+    head, *fields = data.decode("latin-1").split("\n")
+    method, _, target = head.partition(" ")
+    path, _, query = target.partition("?")
+    headers = tuple((name.lower(), value) for name, _, value in (field.partition(": ") for field in fields))
+    try:
+        found = asking.asked(OBJECTS_HOST, Request(method, "/" + path, query, headers))
+    except (asking.Unlisted, asking.BadRequest) as error:
+        return may_be_shown(str(error))
+    made = found.request()
+    assert asking.asked(OBJECTS_HOST, made) == found
+    assert made.path.isascii()
+    assert made.path.isprintable()
+    assert not {".", ".."} & set(found.key.split("/"))
+    return None
+
+
+_OBJECTS = (
+    b"GET lake/a/b%20c?versionId=x", b"GET lake?list-type=2&prefix=a%2F&max-keys=5&x-id=ListObjectsV2", b"PUT lake/a\nx-amz-meta-b: c\ncontent-type: text/plain",
+    b"PUT lake/a\nx-amz-copy-source: /lake/b%2Fc", b"POST lake/a?uploads", b"PUT lake/a?partNumber=1&uploadId=u", b"DELETE lake/a", b"POST lake?delete",
+    b"GET ", b"HEAD lake",
+)  # fmt: skip
+
 TARGETS = (
+    Target(
+        "objects",
+        object_request,
+        (asking, keys, operations),
+        _OBJECTS,
+        memory=2 * MIB,
+        longest=2048,
+        examples=600,
+        words=(
+            b"%2F",
+            b"%2e",
+            b"%00",
+            b"&",
+            b"=",
+            b"?",
+            b"/",
+            b"lake",
+            b"\nx-amz-copy-source: ",
+            b"\nx-amz-meta-a: ",
+            b"%C3%A4",
+        ),
+    ),
     Target("packet", packet, (packets, heard), _packets(), memory=2 * MIB, examples=4000, words=JSON_WORDS),
     Target("hello", client_hello, (hello,), tuple(b"\0\7" + one for one in _HELLOS), memory=1 * MIB, examples=500),
     Target("opening", first_bytes, (openings, hello, heads), _FIRST, memory=2 * MIB, longest=4096, examples=120),
