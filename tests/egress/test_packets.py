@@ -144,7 +144,7 @@ def test_a_number_that_counts_nothing_is_a_bad_packet(number: str) -> None:
 
 @pytest.mark.parametrize("text", ["fe80::1%\x1b[2J", "fe80::1%eth0", "::1%", "1.2.3.4%x", "nowhere"])
 def test_an_address_that_could_say_anything_is_none(text: str) -> None:
-    """Found by the fuzzer: the zone of an address may be any text, and what is believed of a gateway is printable."""
+    """Found while its fuzzer was written: the zone of an address may be any text, and what is believed of a gateway is printable."""
     with pytest.raises(BadPacket):
         address(text)
     assert address("fe80::1") == "fe80::1"

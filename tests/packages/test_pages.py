@@ -187,7 +187,7 @@ def test_any_bytes_are_a_page_or_none(content: bytes) -> None:
 
 @pytest.mark.parametrize(("sets", "files"), [(1, 1), (6, 1), (38, 0)])
 def test_a_wheel_of_too_many_tags_is_none(sets: int, files: int) -> None:
-    """Found by fuzzing: three sets of 38 are fifty thousand tags, and each is made; a page of such files took minutes."""
+    """Found while its fuzzer was slow: three sets of 38 are fifty thousand tags, and each is made; a page of such files took minutes."""
     tags = ".".join("a" * sets)
     assert len(of_json({"filename": f"demo-1-{tags}-{tags}-{tags}.whl", "url": "x"})) == files
 
