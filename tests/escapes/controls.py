@@ -114,6 +114,11 @@ CONTROLS: dict[str, Callable[[Probe], Control]] = {
         f"processes.{name}": through("processes.own_child")
         for name in ("memory", "read_by_call", "descriptors", "root", "traced", "stopped")
     },
+    "processes.forged": through("processes.own_child"),
+    "processes.forged_everywhere": without(
+        Missing(shell="sleep 60 2>/dev/null | cat >/dev/null 2>&1 & {program}; kill $!"),
+        said=["20"],  # a blank: some of what is open there is this program's own output
+    ),
     "processes.left_open": without(Missing(shell="exec 7</etc/passwd; {program}")),
     "processes.core": with_(),
     "privileges.superuser": without(AS_ROOT),

@@ -73,6 +73,7 @@ LEFT_OUT: Mapping[str, str] = {
     "filesystem.changed.": "renames files of the system, where it is allowed",
     "filesystem.made.agent": "of dayfly's own agent",
     "network.listeners": "of dayfly's own agent",
+    "protocol.": "of dayfly's own agent",
 }
 """Beginnings of ids, and why."""
 
