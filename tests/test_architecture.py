@@ -204,11 +204,14 @@ ZONES = {
     "dayfly": Zone("", "the public names, loaded when first used", lazily=f"{NOUNS} client"),
     # the proof: it attacks sandboxes as whoever holds one, and looks at the host
     "prove": Zone(
-        f"{NOUNS} client journal prove.world", "attacks what a caller holds; judges outside", third_party="pydantic"
+        f"{NOUNS} client journal prove.internet prove.services prove.world",
+        "attacks what a caller holds; judges outside",
+        third_party="pydantic",
     ),
     "prove.world": Zone(
-        "errors egress.client network prove.internet prove.marks prove.probe", "a gateway's surroundings"
+        "errors egress.client network prove.internet prove.marks prove.probe prove.services", "a gateway's surroundings"
     ),
+    "prove.services": Zone("network prove.marks", "what rules lend, and who asks there"),
     "prove.internet": Zone("", "namespaces, and a name server in them"),
     "prove.inside": Zone("", "runs INSIDE: standard library"),
     "prove.targets": Zone("errors images prove runtime dayfly", "other people's sandboxes; judges in a box or here"),

@@ -49,7 +49,10 @@ def test_where_no_sandbox_can_be_made_it_is_red_and_says_why(dayfly: Dayfly) -> 
 
 @pytest.mark.parametrize(
     ("arguments", "remedy"),
-    [(("--property", "magic"), "one of: allow-list"), (("--html", "/nowhere/proof.html"), "make it"), (("--policy", "missing.toml"), "")],
+    [(("--property", "magic"), "one of: allow-list"), (("--html", "/nowhere/proof.html"), "make it"), (("--policy", "missing.toml"), ""),
+     (("--template", "x"), "--config names the file"), (("--template", "x", "--image", "python"), "leave --policy and --image out"),
+     (("--canary-domain", "example"), "canary.example.com"),
+     *((("--canary-domain", "a.example", "--canary-listen", place), "0.0.0.0:53") for place in ("53", "localhost:53", "0.0.0.0:x", "0.0.0.0:70000", ":53"))],
 )  # fmt: skip
 def test_a_mistake_is_one_line_before_anything_is_tried(
     dayfly: Dayfly, arguments: tuple[str, ...], remedy: str

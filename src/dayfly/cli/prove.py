@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -25,7 +26,7 @@ from dayfly.errors import InputError
 from dayfly.limits import MIB
 
 if TYPE_CHECKING:
-    from dayfly.cli.proving import Here
+    from dayfly.cli.proving import Delegated, Here
     from dayfly.prove import Probe, Proof
     from dayfly.prove.targets import Target
     from dayfly.server import Places
@@ -47,6 +48,15 @@ def prove(
     image: ImageName = None,
     config: ConfigFile = None,
     template: Annotated[str | None, typer.Option(metavar="NAME", help="One of the configuration's templates.")] = None,
+    canary_domain: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DOMAIN", help="A zone of yours that is delegated to this machine: ask for its names, too."
+        ),
+    ] = None,
+    canary_listen: Annotated[
+        str, typer.Option(metavar="ADDRESS:PORT", help="Where that zone's name server listens meanwhile.")
+    ] = "0.0.0.0:53",
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as a page, too.")] = None,
     since: Annotated[
@@ -70,9 +80,11 @@ def prove(
 
     Harmless to the machine: names and addresses are reserved ones, floods are bounded.
     """
-    other = _other(target, command, elsewhere, own=any((full, policy, image, config, template, record)))
+    other = _other(target, command, elsewhere, own=any((full, policy, image, config, template, canary_domain, record)))
     ground = _ground(policy, image, config, template)
-    probes = _probes(properties or [], full)
+    if canary_domain is not None:
+        ground.delegated = _delegated(canary_domain, canary_listen)
+    probes = _probes(properties or [], full, zone=canary_domain is not None)
     if html is not None and not html.parent.is_dir():
         raise InputError(f"there is no directory {str(html.parent)!r}", remedy="make it, or name another file")
     before = _report(since) if since is not None else None
@@ -100,6 +112,22 @@ def prove(
     return Ending.OK if proof.green else Ending.CODE_FAILED
 
 
+def _delegated(domain: str, place: str) -> Delegated:
+    """Raises ``InputError``."""
+    from dayfly.cli.proving import Delegated
+    from dayfly.prove.canary import domain_of
+
+    address, _, port = place.rpartition(":")
+    address = address.removeprefix("[").removesuffix("]")
+    try:
+        ip_address(address)
+        if not port.isdecimal() or not 0 <= int(port) < 65536:
+            raise ValueError
+    except ValueError:
+        raise InputError(f"not an address and a port: {place!a:.80}", remedy="such as 0.0.0.0:53 or [::]:53") from None
+    return Delegated(domain_of(domain), address, int(port))
+
+
 def _other(name: str | None, command: str | None, elsewhere: bool, *, own: bool) -> Target | None:
     """Somebody else's sandbox, if it is to be one. ``own``: what dayfly's own are to be was given, too."""
     if name is None:
@@ -107,7 +135,7 @@ def _other(name: str | None, command: str | None, elsewhere: bool, *, own: bool)
             raise InputError("--command and --elsewhere are for --target command", remedy="add: --target command")
         return None
     if own:
-        remedy = "leave --full, --policy, --image, --config, --template and --record out"
+        remedy = "leave --full, --policy, --image, --config, --template, --canary-domain and --record out"
         raise InputError("--target is somebody else's sandbox", remedy=remedy)
     return target_of(name, command, elsewhere=elsewhere)
 
@@ -117,14 +145,14 @@ def _of_target(target: Target, properties: list[str], *, quiet: bool) -> Proof:
         return proof_of(target, properties, lambda row: tell(row.title))
 
 
-def _probes(names: list[str], full: bool) -> tuple[Probe, ...]:
+def _probes(names: list[str], full: bool, *, zone: bool) -> tuple[Probe, ...]:
     from dayfly.prove import Property, chosen
 
     known = {one.value for one in Property}
     for name in names:
         if name not in known:
             raise InputError(f"there is no property {name!r}", remedy=f"one of: {', '.join(sorted(known))}")
-    return chosen([Property(name) for name in names], quick=not full)
+    return chosen([Property(name) for name in names], quick=not full, zone=zone)
 
 
 def _ground(policy: Path | None, image: str | None, config: Path | None, template: str | None) -> Here:

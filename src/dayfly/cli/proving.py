@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Self
 
 from dayfly import __version__
 from dayfly.client.sandbox import AsyncSandbox
-from dayfly.errors import DayflyError
-from dayfly.network import Grants, Network
+from dayfly.errors import DayflyError, HostError
+from dayfly.network import Grants, Network, Rule
 from dayfly.paths import Paths, default_paths
 from dayfly.policy import Policy
 from dayfly.prove import RULES, Condition, World, services
 from dayfly.prove.callers import Served
+from dayfly.prove.canary import Canary, canary
 from dayfly.prove.conditions import aged, machine
 from dayfly.runtime import SETUP_REMEDY, find_runsc
 
@@ -26,19 +27,33 @@ if TYPE_CHECKING:
     from dayfly.manager import Manager
     from dayfly.server import Configuration
 
-__all__ = ["Here"]
+__all__ = ["Delegated", "Here"]
+
+
+NOBODYS = (Rule(host="listed.example.com"),)
+"""A rule that leads nowhere: names are allowed, and none of those that are asked for."""
+
+
+@dataclass(frozen=True)
+class Delegated:
+    """A zone of the operator's, and where its name server is to listen."""
+
+    domain: str
+    address: str
+    port: int
 
 
 @dataclass
 class Here:
     """A ``Ground``. On the loop that opened it; its managers end with it. ``configuration``: of the server whose sandboxes they would be; ``rules``: of the
-    sandboxes with names; ``supplies``: of those with services."""
+    sandboxes with names; ``supplies``: of those with services; ``delegated``: a zone of the operator's."""
 
     policy: Policy
     paths: Paths = field(default_factory=default_paths)
     configuration: Configuration | None = None
     rules: Grants = RULES
     supplies: Grants = services.RULES
+    delegated: Delegated | None = None
     _managers: list[Manager] = field(default_factory=list)
     _of_closed: Manager | None = None
 
@@ -76,6 +91,16 @@ class Here:
 
     def supplied(self, elsewhere: World) -> AsyncSandbox:
         return self._outward(elsewhere, self.supplies)
+
+    def reaching(self) -> AsyncSandbox:
+        return AsyncSandbox(self._with(NOBODYS), opener=self._manager())
+
+    @asynccontextmanager
+    async def zone(self) -> AsyncIterator[Canary]:
+        if self.delegated is None:
+            raise HostError("no zone was named", remedy="give --canary-domain")
+        async with canary(self.delegated.domain, self.delegated.address, self.delegated.port) as made:
+            yield made
 
     def _outward(self, elsewhere: World, rules: Grants) -> AsyncSandbox:
         from dayfly.manager import embedded

@@ -18,7 +18,7 @@ from typing import Any
 from dayfly.prove.marks import tells, token_of
 from dayfly.prove.probe import Probe
 
-__all__ = ["Bait", "Visit", "bait"]
+__all__ = ["Bait", "Visit", "bait", "resolvers"]
 
 MOST_SAID = 4096
 """Bytes of a visitor's that are kept: a mark is some fifty."""
@@ -117,7 +117,7 @@ async def bait(host_paths: tuple[str, ...] = ()) -> AsyncIterator[Bait]:
             "tcp_port": await _tcp(stack, found),
             "udp_port": await _udp(stack, found),
             "host_pid": process.pid,
-            "host_resolvers": [[one, 53] for one in _resolvers()],
+            "host_resolvers": [[one, 53] for one in resolvers()],
             "host_paths": [str(directory), *host_paths],
             **{f"host {name}": value for name, value in _identity().items()},
         }
@@ -223,5 +223,5 @@ def _identity() -> dict[str, str]:
     }
 
 
-def _resolvers() -> list[str]:
+def resolvers() -> list[str]:
     return [line.split()[1] for line in _read("/etc/resolv.conf").splitlines() if line.startswith("nameserver ")]

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -101,7 +101,9 @@ class Names:
 
     table: dict[str, list[list[str]]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
+    came: asyncio.Event = field(default_factory=asyncio.Event)
     silent: str = "-"  # for names that end so there is no answer, as if packets were lost
+    everything: str = ""  # what all names have that are not in the table
 
     async def listen(self, on: socket.socket) -> None:
         self.transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(lambda: _Dns(self), sock=on)
@@ -112,7 +114,7 @@ class Names:
     def addresses(self, name: str, version: int) -> list[str] | None:
         answers = self.table.get(name)
         if answers is None:
-            return None
+            return ([self.everything] if version == 4 else []) if self.everything else None
         found = answers.pop(0) if len(answers) > 1 and version == 4 else answers[0]
         return [one for one in found if (":" in one) == (version == 6)]
 
@@ -125,12 +127,18 @@ class _Dns(asyncio.DatagramProtocol):
         self._transport: Any = transport
 
     def datagram_received(self, data: bytes, peer: tuple[str, int]) -> None:
+        """Anybody may send anything."""
+        with suppress(IndexError, UnicodeDecodeError):
+            self._asked(data, peer)
+
+    def _asked(self, data: bytes, peer: tuple[str, int]) -> None:
         labels, at = [], 12
         while data[at]:
             labels.append(data[at + 1 : at + 1 + data[at]].decode("ascii"))
             at += 1 + data[at]
         name, kind = ".".join(labels).lower(), int.from_bytes(data[at + 1 : at + 3], "big")
         self._names.asked.append(name)
+        self._names.came.set()
         if name.endswith(self._names.silent):
             return
         found = self._names.addresses(name, 4 if kind == 1 else 6)

@@ -48,6 +48,8 @@ class Place(StrEnum):
     CLOSED = "closed"  # the policy as it is, and no network
     NAMED = "named"  # the policy with names of the proof's own internet
     SUPPLIED = "supplied"  # the policy with an object store, an API with a secret, and packages of the proof's own
+    DELEGATED = "delegated"  # the policy, and no network; a zone of the operator's leads here
+    DELEGATED_NAMED = "delegated, named"  # the same, and names by the gateway of production
     BESIDE = "beside"  # the policy as it is, and another sandbox beside it
     ALONE = "alone"  # one of its own, which it may break
     SERVED = "served"  # a server of this machine, by its API

@@ -17,6 +17,7 @@ from dayfly.errors import DayflyError
 from dayfly.policy import Policy
 from dayfly.prove.bait import Bait, bait
 from dayfly.prove.callers import Served, call_all
+from dayfly.prove.canary import Canary
 from dayfly.prove.floods import flood
 from dayfly.prove.neighbour import neighbour
 from dayfly.prove.probe import Expected, Place, Probe
@@ -59,6 +60,14 @@ class Ground(Protocol):
         """With the policy, and ``services.RULES``, whose services are there."""
         ...
 
+    def zone(self) -> AbstractAsyncContextManager[Canary]:
+        """The operator's own, where one was named. Raises ``HostError``."""
+        ...
+
+    def reaching(self) -> AsyncSandbox:
+        """With the policy, and names of nobody's by the gateway of production."""
+        ...
+
     def served(self, never: Mapping[str, str], canary: str) -> AbstractAsyncContextManager[Served]:
         """A server of a manager of its own. Raises ``HostError`` where what it needs is not installed."""
         ...
@@ -83,6 +92,7 @@ class Session:
         async with asyncio.TaskGroup() as both:
             both.create_task(self._inward(probes))
             both.create_task(self._outward(_at(Place.NAMED, probes), _at(Place.SUPPLIED, probes)))
+            both.create_task(self._delegated(_at(Place.DELEGATED, probes), _at(Place.DELEGATED_NAMED, probes)))
         for probe in _at(Place.ALONE, probes):
             self.outcomes.append(await flood(self._ground.closed, probe))
             self._tell(self.outcomes[-1])
@@ -162,6 +172,20 @@ class Session:
                     done += len(probes)
         except LOST as error:
             self._lost([*named, *supplied][done:], _said(error))
+
+    async def _delegated(self, closed: Sequence[Probe], named: Sequence[Probe]) -> None:
+        if not closed and not named:
+            return
+        done = 0
+        try:
+            async with self._ground.zone() as zone:
+                for probes, opened in ((closed, self._ground.closed), (named, self._ground.reaching)):
+                    if probes:
+                        async with opened() as sandbox:
+                            self.outcomes += await try_all(sandbox, zone, probes, self._tell)
+                    done += len(probes)
+        except LOST as error:
+            self._lost([*closed, *named][done:], _said(error))
 
     async def _reaching_out(
         self, probes: Sequence[Probe], elsewhere: World, opened: Callable[[World], AsyncSandbox]

@@ -10,6 +10,7 @@ from dayfly.prove.catalogue import (
     boundary,
     callers,
     credential,
+    delegated,
     filesystem,
     named,
     names,
@@ -19,12 +20,13 @@ from dayfly.prove.catalogue import (
     supplied,
     useful,
 )
-from dayfly.prove.probe import Probe, Property
+from dayfly.prove.probe import Place, Probe, Property
 
 __all__ = ["ALL", "chosen"]
 
 ALL: tuple[Probe, ...] = (
     *names.PROBES,
+    *delegated.PROBES,
     *network.PROBES,
     *named.PROBES,
     *supplied.PROBES,
@@ -40,11 +42,16 @@ ALL: tuple[Probe, ...] = (
 )
 
 
-def chosen(properties: Collection[Property] = (), *, quick: bool = False) -> tuple[Probe, ...]:
-    """Those of these properties (none: all), and of the quick ones only. What must work is always among them."""
+NEED_A_ZONE = (Place.DELEGATED, Place.DELEGATED_NAMED)
+
+
+def chosen(properties: Collection[Property] = (), *, quick: bool = False, zone: bool = False) -> tuple[Probe, ...]:
+    """Those of these properties (none: all), of the quick ones only, and without those that need a zone of the operator's unless there is
+    one. What must work is always among them."""
     return tuple(
         probe
         for probe in ALL
         if (not properties or probe.property in properties or probe.property is Property.USEFUL)
         and (probe.quick or not quick)
+        and (zone or probe.place not in NEED_A_ZONE)
     )
