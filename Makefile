@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SHORT := tests/agent tests/boundaries tests/cli tests/client tests/escapes tests/network tests/prove tests/sandbox tests/server
 
-.PHONY: run setup test test-short test-current test-all soak check format bench compare clean
+.PHONY: run setup test test-short test-current test-all soak fuzz check format bench compare clean
 .DEFAULT_GOAL := run
 
 run: setup
@@ -52,6 +52,13 @@ soak: $(VENV)/.developer
 	@$(BIN)/dayfly setup --image python
 	@$(BIN)/python -m pytest -s -m soak tests/server/test_soak.py
 
+# Readers of hostile bytes under inputs that nobody would think of: make fuzz SECONDS=3600 TARGET="stream frames". See docs/fuzz.md.
+SECONDS ?= 600
+TARGET ?=
+
+fuzz: $(VENV)/.developer
+	@$(BIN)/python -m tests.fuzz "$(SECONDS)" $(TARGET)
+
 test-all: $(VENV)/.developer
 	@$(BIN)/dayfly setup --image data --image python
 	@$(BIN)/python -m pytest
@@ -81,4 +88,4 @@ compare: $(VENV)/.developer
 	  $(BIN)/python -m bench.compare --python bench/peers-venv/bin/python --runsc "$$runsc" $(COMPARE)
 
 clean:
-	rm -rf $(VENV) out dist build .mypy_cache .ruff_cache .hypothesis bench/peers-venv
+	rm -rf $(VENV) out dist build .mypy_cache .ruff_cache .hypothesis .fuzz bench/peers-venv

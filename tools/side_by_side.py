@@ -16,7 +16,7 @@ from collections import deque
 from contextlib import suppress
 from pathlib import Path
 
-AT_ONCE = 3
+AT_ONCE = 4
 """One more than the smallest machine that this is for has cores: while one folder's test waits, another has its core. With
 more, tests that wait for an event would wait for a core."""
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dayfly.egress.heard import address
 from dayfly.egress.interfaces import interfaces
 from dayfly.egress.packets import MAX_PACKET, MAX_PART, TO_GATEWAY, TO_MANAGER, BadPacket, Packets, pair, parse
 from dayfly.egress.process import Process, close_private
@@ -132,3 +133,19 @@ def test_the_machines_own_addresses_are_what_the_kernel_lists() -> None:
         if "local" in one
     }
     assert links <= found.links
+
+
+@pytest.mark.parametrize("number", ["9" * 400, "-1", "1e999", "NaN", "9223372036854775808", "1.5"])
+def test_a_number_that_counts_nothing_is_a_bad_packet(number: str) -> None:
+    """Found by the fuzzer: one of 400 digits is no float, and asking whether it was finite raised something else."""
+    with pytest.raises(BadPacket):
+        parse(b'{"op":"end","id":%s}' % number.encode(), TO_GATEWAY)
+
+
+@pytest.mark.parametrize("text", ["fe80::1%\x1b[2J", "fe80::1%eth0", "::1%", "1.2.3.4%x", "nowhere"])
+def test_an_address_that_could_say_anything_is_none(text: str) -> None:
+    """Found while its fuzzer was written: the zone of an address may be any text, and what is believed of a gateway is printable."""
+    with pytest.raises(BadPacket):
+        address(text)
+    assert address("fe80::1") == "fe80::1"
+    assert address("") == ""

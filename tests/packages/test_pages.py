@@ -11,8 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dayfly.egress.dialling import Unreachable
 from dayfly.egress.services.packages import pages
+from dayfly.egress.services.packages.node import _document
 from dayfly.egress.services.packages.pages import JSON, MOST_FILES, MOST_HTML, BadPage, File, files_of
+from dayfly.network.entries import NodeEntry
 
 URL = "https://index.example.com/simple/demo/"
 A = "a" * 64
@@ -180,3 +183,19 @@ def test_any_json_is_read(files: list[dict[str, Any]]) -> None:
 def test_any_bytes_are_a_page_or_none(content: bytes) -> None:
     with suppress(BadPage):
         files_of("demo", URL, JSON, content)
+
+
+@pytest.mark.parametrize(("sets", "files"), [(1, 1), (6, 1), (38, 0)])
+def test_a_wheel_of_too_many_tags_is_none(sets: int, files: int) -> None:
+    """Found while its fuzzer was slow: three sets of 38 are fifty thousand tags, and each is made; a page of such files took minutes."""
+    tags = ".".join("a" * sets)
+    assert len(of_json({"filename": f"demo-1-{tags}-{tags}-{tags}.whl", "url": "x"})) == files
+
+
+@pytest.mark.parametrize("level", [*range(960, 1000, 3), 5000])
+def test_a_document_of_any_depth_is_one_or_a_sentence(level: int) -> None:
+    """What could just be read is two levels deeper when it is written."""
+    deep = b"[" * level + b"]" * level
+    document = b'{"name": "demo", "versions": {"1.0.0": {"dist": {"tarball": "https://x/y.tgz"}, "deep": %s}}}' % deep
+    with suppress(Unreachable):
+        assert _document("demo", document, (NodeEntry("demo"),), None).tarballs.keys() == {"1.0.0"}

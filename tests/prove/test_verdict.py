@@ -150,3 +150,10 @@ def test_a_report_can_be_written_whatever_the_program_says(row: object) -> None:
 def test_what_is_no_claim_denies_nothing(row: object) -> None:
     assert read_claim(row) is None
     assert judge(PROBE, read_claim(row), NOTHING).verdict is Verdict.INCONCLUSIVE
+
+
+def test_what_is_nested_too_deep_to_be_written_is_a_claim_nevertheless() -> None:
+    deep: list[object] = []
+    for _ in range(5000):
+        deep = [deep]
+    assert read_claim({"tried": 1, "reached": [deep]}) == Claim(1, ("nested too deep",))

@@ -109,7 +109,7 @@ def settled(client: httpx.Client, look: Callable[[], Remains], most: Remains | N
 @pytest.mark.parametrize(
     ("warm", "lives", "at_a_time"),
     [
-        pytest.param(12, 48, 8, id="short"),
+        pytest.param(8, 16, 8, id="short"),
         pytest.param(500, 2000, 16, id="long", marks=[pytest.mark.soak, pytest.mark.timeout(7200)]),
     ],
 )

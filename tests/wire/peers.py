@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from dayfly.wire import flow
-from dayfly.wire.connection import PROTOCOL, Connection, Received
+from dayfly.wire.connection import CLOSED, MAX_HELD, PROTOCOL, Connection, Received
+from dayfly.wire.errors import RemoteProtocolError
 from dayfly.wire.frames import header
 from dayfly.wire.messages import AGENT, BY_CLASS, HOST, MAX_STREAM, MAX_U32, Data, Event, Hello, Message, Row, Welcome
 from dayfly.wire.messages import encode as payload_of
@@ -152,6 +153,27 @@ def until_refused(call: Callable[[], object], error: type[Exception], why: str) 
                 raise
             return times
     raise AssertionError("never refused")
+
+
+def feed(side: Connection, data: bytes, size: int = 1 << 30) -> tuple[list[Received], bool]:
+    """Give ``data`` in pieces: what was found, and whether it was refused. Any other exception is the test's failure."""
+    found: list[Received] = []
+    refusal = ""
+    for start in range(0, len(data), size):
+        try:
+            found += side.receive(data[start : start + size])
+        except RemoteProtocolError as error:
+            refusal = str(error)
+            break
+    assert side.held <= MAX_HELD
+    if refusal:
+        assert refusal.isprintable()
+        assert len(refusal) < 200
+        assert side.state == CLOSED
+        assert side.held == 0
+        assert not side.has_output
+    side.take_output()
+    return found, bool(refusal)
 
 
 # --- strategies ---------------------------------------------------------------------------------------------------

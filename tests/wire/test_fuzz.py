@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayfly.wire.connection import AGENT, CLOSED, HOST, LIVE, MAX_HELD, Connection, Received
-from dayfly.wire.errors import RemoteProtocolError
+from dayfly.wire.connection import AGENT, HOST, LIVE, Connection
 from dayfly.wire.frames import HEADER_SIZE, MAX_PAYLOAD, header
 from dayfly.wire.messages import LIMITS, TABLE, Message, Row
 
-from .peers import forged, messages, thorough
+from .peers import feed, forged, messages, thorough
 from .reached import BY_AGENT, BY_HOST, REACHABLE, ROLES, SAMPLES, at, channel_for
 
 EDGES = [0, 1, 2, 3, 4, 5, 255, 256, (1 << 31) - 1, (1 << 32) - 1, (1 << 63) - 1, (1 << 64) - 1]
@@ -23,27 +22,6 @@ EDGES = [0, 1, 2, 3, 4, 5, 255, 256, (1 << 31) - 1, (1 << 32) - 1, (1 << 63) - 1
 
 def numbers(bits: int) -> st.SearchStrategy[int]:
     return st.sampled_from([n for n in EDGES if n < 1 << bits]) | st.integers(0, (1 << bits) - 1)
-
-
-def feed(side: Connection, data: bytes, size: int = 1 << 30) -> tuple[list[Received], bool]:
-    """Give ``data`` in pieces: what was found, and whether it was refused. Any other exception is the test's failure."""
-    found: list[Received] = []
-    refusal = ""
-    for start in range(0, len(data), size):
-        try:
-            found += side.receive(data[start : start + size])
-        except RemoteProtocolError as error:
-            refusal = str(error)
-            break
-    assert side.held <= MAX_HELD
-    if refusal:
-        assert refusal.isprintable()
-        assert len(refusal) < 200
-        assert side.state == CLOSED
-        assert side.held == 0
-        assert not side.has_output
-    side.take_output()
-    return found, bool(refusal)
 
 
 @pytest.mark.parametrize(("role", "state"), REACHABLE)

@@ -36,8 +36,10 @@ def check_connected(packet: dict[str, Any], host: str | None, rules: int) -> Non
 
 
 def address(text: str) -> str:
-    """Or nothing, where nothing was dialled. Raises ``BadPacket``."""
+    """Or nothing, where nothing was dialled. One with a zone is none that is dialled: a zone may be any text. Raises ``BadPacket``."""
     try:
+        if "%" in text:
+            raise ValueError
         return text and str(ipaddress.ip_address(text))
     except ValueError:
         raise BadPacket("no address") from None

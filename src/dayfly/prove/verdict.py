@@ -127,4 +127,8 @@ def _verdict(claim: Claim | None, seen: Seen) -> tuple[Verdict, str]:
 
 def _short(item: Any) -> str:
     """Text that can be written anywhere: half of a surrogate pair is none."""
-    return str(item)[:MOST_TEXT].encode("utf-8", "replace").decode("utf-8")
+    try:
+        text = str(item)
+    except RecursionError:  # what could just be read may be too deep to be written
+        text = "nested too deep"
+    return text[:MOST_TEXT].encode("utf-8", "replace").decode("utf-8")

@@ -171,3 +171,15 @@ def test_a_field_of_another_type_is_refused_or_harmless(noun: object, data: st.D
     repr(read)
     if isinstance(read, (Execution, ProcessResult)):
         assert isinstance(read.explanation, str)
+
+
+def test_limits_that_are_too_deep_to_be_compared_are_read_anew() -> None:
+    rows = []
+    for _ in range(2):
+        deep: list[object] = []
+        for _ in range(5000):
+            deep = [deep]
+        rows.append([{"name": "memory", "value": 1, "enforcement": "enforced", "how": "by a test", "more": deep}])
+    first, second = (values.read_limits(Fields({"limits": one}, "a run")) for one in rows)
+    assert first == second
+    values.read_limits(Fields({"limits": []}, "a run"))  # forget them

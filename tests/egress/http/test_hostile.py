@@ -301,3 +301,17 @@ def silent_client(end: socket.socket) -> None:
             tls.read()
     except OSError:
         pass
+
+
+@pytest.mark.parametrize(
+    "head", ["HEAD / HTTP/1.1\r\nHost: other.example\r\n\r\n", "HEAD // HTTP/1.1\r\nHost: api.example.com\r\n\r\n"]
+)
+async def test_a_head_that_is_refused_is_answered_without_a_body_and_the_next_request_with_its_own(
+    outside: Any, head: str
+) -> None:
+    """Found by the fuzzer: the refusal had one, which no client expects there, and the connection broke off in its middle."""
+    await outside(Says(EMPTY))
+    refused, served_ = await asked(Desk(), head.encode(), get("/"))
+    assert refused[0] in (400, 403)
+    assert dict(refused[1])["x-dayfly-denied"]
+    assert served_[0] == 200

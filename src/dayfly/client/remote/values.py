@@ -215,9 +215,16 @@ def read_limits(one: Fields) -> tuple[LimitReport, ...]:
     """Raises ``BadAnswer``, as all that follow. Every run brings those of its sandbox: the same again are not read again."""
     global _last_limits
     told = one.raw.get("limits")
-    if told is None or told != _last_limits[0]:
+    if told is None or not _same(told, _last_limits[0]):
         _last_limits = (told, tuple(map(_limit, one.rows("limits"))))
     return _last_limits[1]
+
+
+def _same(one: object, other: object) -> bool:
+    try:
+        return one == other
+    except RecursionError:  # what could just be read may be too deep to be compared
+        return False
 
 
 _last_limits: tuple[object, tuple[LimitReport, ...]] = (None, ())

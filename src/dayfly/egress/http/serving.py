@@ -58,6 +58,7 @@ class Serving:
         self._told = told
         self._http = _parser()
         self._buffer = bytearray()
+        self._bodiless = False  # the answer has no body, since the request's method is HEAD
         self._pace = Pace()
 
     async def run(self) -> None:
@@ -71,6 +72,7 @@ class Serving:
         behind, _ = self._http.trailing_data
         self._buffer[:0] = behind
         self._http = _parser()
+        self._bodiless = False
 
     async def _one(self) -> bool:
         """Whether another one may follow."""
@@ -106,6 +108,7 @@ class Serving:
         event = self._http.next_event()
         if not isinstance(event, h11.Request):
             raise heads.BadHead("is no HTTP/1.1 request")
+        self._bodiless = event.method == b"HEAD"
         return event
 
     async def _more(self) -> bytes:
@@ -171,7 +174,7 @@ class Serving:
         try:
             await self._told(answered)
             await self._send(_head_of(response, last=self._http.they_are_waiting_for_100_continue))
-            has_body = request.method != "HEAD" and response.status not in (204, 304)
+            has_body = not self._bodiless and response.status not in (204, 304)
             async for piece in response.body:
                 if has_body:
                     await self._send(h11.Data(data=piece))

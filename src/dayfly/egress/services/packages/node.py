@@ -88,7 +88,10 @@ def _document(name: str, content: bytes, entries: tuple[NodeEntry, ...], newest:
         manifests = {one: manifest for one, manifest in manifests.items() if _is_old(times.get(one), newest)}
     if not manifests:
         raise _nothing(name, "all that the rule lists is too new, or its age is not told (min_age).", entries)
-    made = _made(told, manifests, times)
+    try:
+        made = _made(told, manifests, times)
+    except RecursionError:  # it could just be read, and is two levels deeper now
+        raise Unreachable(f"The package index answers a document of {name} that is nested too deep.") from None
     return Document(name, {one: tarballs[one] for one in manifests}, made, len(content))
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from itertools import pairwise
+from math import prod
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -34,6 +35,9 @@ _LONGEST_TAG = 2048
 """Characters of an HTML tag. What is longer is no link to a file."""
 
 _LONGEST_TEXT = 1024
+
+_MOST_TAGS = 256
+"""Of one wheel. Real ones have a dozen; 250 characters could have sixty thousand, which take 30 ms to read."""
 
 _FILENAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,250}")
 _ANCHOR = re.compile(r"<a\s", re.IGNORECASE)
@@ -90,13 +94,19 @@ def _known(name: str) -> tuple[str, Version, bool] | None:
     if not _FILENAME.fullmatch(name):
         return None
     try:
-        if name.endswith(".whl"):
+        if name.endswith(".whl") and _tags_of(name) <= _MOST_TAGS:
             return (*parse_wheel_filename(name)[:2], True)
         if name.endswith((".tar.gz", ".zip")):
             return (*parse_sdist_filename(name), False)
     except (InvalidWheelFilename, InvalidSdistFilename, ValueError):
         pass
     return None
+
+
+def _tags_of(name: str) -> int:
+    """Of a wheel's name, each of which is made when it is read: the three sets behind its version are multiplied."""
+    sets = name.removesuffix(".whl").split("-")[-3:]
+    return prod(one.count(".") + 1 for one in sets)
 
 
 def _text(value: object) -> str | None:
