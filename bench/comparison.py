@@ -110,15 +110,7 @@ def _set_up(proofs: Sequence[Proof]) -> Iterator[str]:
     for one in proofs:
         what = subject(one)
         kernel = KERNELS.get(what.name, "the machine's")
-        cells = [
-            what.name,
-            what.version,
-            f"{one.at:%Y-%m-%d}",
-            kernel,
-            f"`{what.configured}`",
-            what.source,
-            f"{one.seconds:g} s",
-        ]
+        cells = [what.name, what.version, f"{one.at:%Y-%m-%d}", kernel, f"`{what.configured}`", what.source]
         yield f"| {' | '.join(map(_text, cells))} |"
 
 
