@@ -82,7 +82,8 @@ bench: $(VENV)/.developer
 compare: $(VENV)/.developer
 	@$(BIN)/dayfly setup --image python
 	@bash tools/venv.sh bench/peers-venv
-	@bench/peers-venv/bin/python -m pip --disable-pip-version-check --quiet install gvisor smolagents
+	@bench/peers-venv/bin/python -m pip --disable-pip-version-check --quiet install --upgrade 'pip>=25.1'
+	@bench/peers-venv/bin/python -m pip --disable-pip-version-check --quiet install --group compare
 	@runsc=$$($(BIN)/python tools/current_runsc.py 2>/dev/null || true); \
 	  $(BIN)/python -m bench.compare --python bench/peers-venv/bin/python --runsc "$$runsc" $(COMPARE)
 

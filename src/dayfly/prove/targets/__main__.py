@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import json
+import signal
 import socket
 import sys
 
@@ -15,8 +16,9 @@ _PR_SET_DUMPABLE = 4
 
 
 def main() -> None:
-    # What has no wall runs as the same user: it must not look into the judge.
+    # What has no wall runs as the same user: it must not look into the judge, nor interrupt it. As the first process it gets no other signal.
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    signal.signal(signal.SIGINT, lambda number, frame: None)
     hearing = socket.socket(fileno=int(sys.argv[1]))
     hearing.set_inheritable(False)
     target, probes = plan_of(json.loads(ASKED.read_text("utf-8")))

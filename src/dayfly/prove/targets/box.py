@@ -8,6 +8,7 @@ The judge is the first process in it, so nobody in there can end it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import json
 import os
@@ -61,6 +62,9 @@ _SPACES = [
 MOST_LINE = 4 * 1024 * 1024
 """Bytes of one line of the judge's: the report of all probes has some hundred kilobytes."""
 
+END_SECONDS = 5.0
+"""For the kernel to clear a box away whose judge has ended."""
+
 MOST_ERRORS = 16 * 1024
 """Bytes of what the judge says besides, of which one line is shown."""
 
@@ -90,9 +94,18 @@ async def judged_in_a_box(target: Target, probes: Sequence[Probe], tell: Callabl
         try:
             return await _heard(process, plan, tell)
         finally:
-            if process.returncode is None:
-                process.kill()
+            await _end(process)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """It and all in it. Its output is its judge's, so whoever has heard its end need not wait; nobody else does."""
+    at_its_end = process.stdout is not None and process.stdout.at_eof()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(END_SECONDS if at_its_end else 0):
             await process.wait()
+            return
+    process.kill()
+    await process.wait()
 
 
 async def _heard(process: asyncio.subprocess.Process, plan: str, tell: Callable[[Row], None]) -> Proof:

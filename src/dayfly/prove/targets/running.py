@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -37,10 +38,7 @@ class Output:
 async def run(command: Sequence[str], program: bytes, seconds: float, environment: Mapping[str, str]) -> Output:
     """Never raises for what the command does. Its process group is gone afterwards."""
     try:
-        process = await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            start_new_session=True, env=environment,
-        )  # fmt: skip
+        process = await _started(command, program, environment)
     except OSError as error:
         return Output(why=f"{command[0]} cannot be started: {error.strerror}")
     streams = (_Kept(process.stdout), _Kept(process.stderr))
@@ -49,7 +47,6 @@ async def run(command: Sequence[str], program: bytes, seconds: float, environmen
         async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
             for one in streams:
                 group.create_task(one.read())
-            group.create_task(_feed(process, program))
             group.create_task(process.wait())
     except* TimeoutError:
         why = f"it was not done in {seconds:g} s"
@@ -59,6 +56,19 @@ async def run(command: Sequence[str], program: bytes, seconds: float, environmen
         _kill(process)
         await process.wait()
     return Output(streams[0].text(), streams[1].text(), why)
+
+
+async def _started(
+    command: Sequence[str], program: bytes, environment: Mapping[str, str]
+) -> asyncio.subprocess.Process:
+    """With the program as a file on its standard input, which nobody has to feed. Raises ``OSError``."""
+    with tempfile.TemporaryFile() as given:
+        given.write(program)
+        given.seek(0)
+        return await asyncio.create_subprocess_exec(
+            *command, stdin=given, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            start_new_session=True, env=environment,
+        )  # fmt: skip
 
 
 class _TooMuch(Exception):
@@ -81,14 +91,6 @@ class _Kept:
 
     def text(self) -> str:
         return self._said[:MOST_OUTPUT].decode("utf-8", "replace")
-
-
-async def _feed(process: asyncio.subprocess.Process, program: bytes) -> None:
-    assert process.stdin is not None  # it was asked for
-    with contextlib.suppress(OSError):  # it does not listen
-        process.stdin.write(program)
-        await process.stdin.drain()
-        process.stdin.close()
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:

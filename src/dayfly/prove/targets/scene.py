@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dayfly.prove.bait import Bait
@@ -32,6 +32,8 @@ class View:
     place: Place
     prey: Bait
     wire: Wire | None = None
+    _counted: int = 0  # packets of this probe's that are in a verdict
+    _aside: list[str] = field(default_factory=list)  # what came out and is in none
 
     @property
     def marks(self) -> Mapping[str, Any]:
@@ -42,9 +44,14 @@ class View:
         return await self.prey.alive() or (await self.wire.alive() if self.wire else "")
 
     def watch(self) -> None:
+        self._aside += self._uncounted()
+        self._counted = 0
         self.prey.watch()
         if self.wire:
             self.wire.watch()
+
+    def _uncounted(self) -> tuple[str, ...]:
+        return self.wire.heard()[self._counted :] if self.wire else ()
 
     def watched(self, probe: Probe) -> bool:
         """Whether it would be seen here if it were reached."""
@@ -57,13 +64,16 @@ class View:
         came = self.prey.contacts(probe)
         if probe.expected is Expected.ALLOWED:
             return came
-        return (*came, *(self.wire.heard() if self.wire else ()))
+        heard = self.wire.heard() if self.wire else ()
+        self._counted = len(heard)
+        return (*came, *heard)
 
     def late(self, probe: Probe) -> tuple[str, ...]:
         return self.prey.late(probe)
 
     def strays(self) -> tuple[str, ...]:
-        return (*self.prey.strays(), *(self.wire.heard() if self.wire else ()))
+        """What came and is in no verdict: while something that must work was tried, or after the last."""
+        return (*self.prey.strays(), *self._aside, *self._uncounted())
 
     def leaked(self, output: str) -> tuple[str, ...]:
         """Only what this machine knows: elsewhere there is nothing of it."""
