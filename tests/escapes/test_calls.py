@@ -29,3 +29,22 @@ def test_every_call_has_arguments_that_no_kernel_follows() -> None:
     tables = [probe.arguments["numbers"] for probe in ALL if probe.attempt == "kernel.calls"]
     assert len(tables) == 10
     assert all(len(words) > 1 for table in tables for words in table.values())
+
+
+def on(monkeypatch: pytest.MonkeyPatch, machine: str) -> None:
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "here", "6", "1", machine)))
+
+
+def test_every_call_but_those_for_ports_has_a_number_on_arm64(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = [probe.arguments["numbers"] for probe in ALL if probe.attempt == "kernel.calls"]
+    given = {name: words[0] for table in tables for name, words in table.items()}
+    assert set(given) - set(kernel.ON_ARM64) == {"iopl", "ioperm"}
+    on(monkeypatch, "aarch64")
+    assert {name: kernel.number_here(name, given[name]) for name in kernel.ON_ARM64} == kernel.ON_ARM64
+
+
+@pytest.mark.parametrize(("machine", "name"), [("riscv64", "bpf"), ("i686", "bpf"), ("aarch64", "iopl")])
+def test_a_number_that_is_not_known_is_never_called(monkeypatch: pytest.MonkeyPatch, machine: str, name: str) -> None:
+    on(monkeypatch, machine)
+    with pytest.raises(OSError, match=f"known for {name}"):
+        kernel.calls({name: [321, 1]})

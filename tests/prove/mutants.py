@@ -26,6 +26,7 @@ from dayfly.policy import Policy
 from dayfly.prove import RULES, World, services
 from dayfly.prove.session import VARIABLE
 from dayfly.prove.world import DENIED, INWARD, PATHS, PLAIN, TCP, TLS, WILD
+from dayfly.sandbox.snapshot import Renewed, SnapshotCalls
 from dayfly.server import auth, guard
 from dayfly.server.failures import Failures
 from dayfly.server.keys import Keys
@@ -246,6 +247,15 @@ def believed_journal(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("dayfly.prove.callers.audit", lambda path, verifier: [])
 
 
+def unrenewed(patch: pytest.MonkeyPatch) -> None:
+    """Restores go on as they were, and say that all is well."""
+
+    async def renew(self: SnapshotCalls, hostname: str, keep_seeds: bool) -> Renewed:
+        return Renewed((), (), ())
+
+    patch.setattr(SnapshotCalls, "_renew", renew)
+
+
 MUTANTS = (
     Mutant("the host's network inside", "network.loopback.tcp", host_network),
     Mutant("the host's network, looked at from outside", "boundary.posture.network", host_network),
@@ -289,6 +299,8 @@ MUTANTS = (
     Mutant("one sandbox for two: memory", "cross-sandbox.shared-memory", ground=lambda: OneForAll(POLICY)),
     Mutant("one sandbox for two: sockets", "cross-sandbox.unix", ground=lambda: OneForAll(POLICY)),
     Mutant("one sandbox for two: processes", "cross-sandbox.processes", ground=lambda: OneForAll(POLICY)),
+    Mutant("random state repeated: generators", "cross-sandbox.restored.random", unrenewed),
+    Mutant("random state repeated: keys", "cross-sandbox.restored.keys", unrenewed),
     Mutant("an id is enough", "api.others", anybodys_sandbox),
     Mutant("a conversation is everybody's", "api.conversation", anybodys_conversation),
     Mutant("a listing is everybody's", "api.listing", everybodys_listing),

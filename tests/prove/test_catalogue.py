@@ -16,6 +16,7 @@ from dayfly.prove.callers import ATTEMPTS
 from dayfly.prove.floods import MEASURES
 from dayfly.prove.marks import TOKEN, fill, tells, token_of
 from dayfly.prove.posture import EXAMINATIONS
+from dayfly.prove.twins import DRAW
 
 INSIDE = Path(dayfly.prove.bundle.__file__).parent / "inside"
 
@@ -33,7 +34,7 @@ def functions() -> dict[str, ast.arguments]:
 def test_there_are_many_and_every_property_has_some() -> None:
     denied = [probe for probe in ALL if probe.property is not Property.USEFUL]
     assert len(denied) >= 120
-    assert {probe.property for probe in ALL} >= set(Property) - {Property.PROTOCOL, Property.PACKAGES}
+    assert {probe.property for probe in ALL} == set(Property)
 
 
 def test_no_id_is_given_twice() -> None:
@@ -48,6 +49,9 @@ def test_each_can_be_carried_out(probe: Probe) -> None:
     assert probe.source
     if probe.place is Place.OUTSIDE:
         assert probe.attempt in EXAMINATIONS
+    elif probe.place is Place.RESTORED:
+        assert probe.attempt == "draw"
+        assert all(f'"{key}":' in DRAW for key in probe.arguments["drawn"])
     elif probe.place is Place.SERVED:
         assert probe.attempt in ATTEMPTS
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from dayfly.prove import RULES, Condition, World, services
 from dayfly.prove.callers import Served
 from dayfly.prove.canary import Canary, canary
 from dayfly.prove.conditions import aged, machine
+from dayfly.prove.twins import PRELOADED
 from dayfly.runtime import SETUP_REMEDY, find_runsc
 
 if TYPE_CHECKING:
@@ -32,6 +34,10 @@ __all__ = ["Delegated", "Here"]
 
 NOBODYS = (Rule(host="listed.example.com"),)
 """A rule that leads nowhere: names are allowed, and none of those that are asked for."""
+
+
+WARM_SECONDS = 60.0
+"""For two spares. They take three on a quiet machine."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,23 @@ class Here:
 
     def reaching(self) -> AsyncSandbox:
         return AsyncSandbox(self._with(NOBODYS), opener=self._manager())
+
+    @asynccontextmanager
+    async def twins(self) -> AsyncIterator[tuple[AsyncSandbox, AsyncSandbox]]:
+        from dayfly.manager import Template, embedded
+
+        manager = self._kept(embedded(paths=self.paths, courteous=self._courteous))
+        policy = self._with("none")
+        spares = manager.keep(Template("proof", policy, spares=2, preload=PRELOADED))
+        try:
+            async with asyncio.timeout(WARM_SECONDS):
+                await spares.full()
+        except TimeoutError:
+            raise spares.failure or HostError(
+                "no spares are warm in time", remedy="see what loads this machine"
+            ) from None
+        async with AsyncSandbox(policy, opener=manager) as one, AsyncSandbox(policy, opener=manager) as other:
+            yield one, other
 
     @asynccontextmanager
     async def zone(self) -> AsyncIterator[Canary]:

@@ -50,6 +50,7 @@ class Place(StrEnum):
     SUPPLIED = "supplied"  # the policy with an object store, an API with a secret, and packages of the proof's own
     DELEGATED = "delegated"  # the policy, and no network; a zone of the operator's leads here
     DELEGATED_NAMED = "delegated, named"  # the same, and names by the gateway of production
+    RESTORED = "restored"  # two that are restores of one snapshot, as warm spares are
     BESIDE = "beside"  # the policy as it is, and another sandbox beside it
     ALONE = "alone"  # one of its own, which it may break
     SERVED = "served"  # a server of this machine, by its API

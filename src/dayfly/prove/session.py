@@ -23,6 +23,7 @@ from dayfly.prove.neighbour import neighbour
 from dayfly.prove.probe import Expected, Place, Probe
 from dayfly.prove.proof import Condition, Kept, Proof, policy_digest, row_of
 from dayfly.prove.trials import Outcome, Told, distrusted, examine, try_all
+from dayfly.prove.twins import draw_in_both
 from dayfly.prove.verdict import Claim, Seen, judge
 from dayfly.prove.world import World, world
 from dayfly.spec import LimitReport
@@ -60,6 +61,10 @@ class Ground(Protocol):
         """With the policy, and ``services.RULES``, whose services are there."""
         ...
 
+    def twins(self) -> AbstractAsyncContextManager[tuple[AsyncSandbox, AsyncSandbox]]:
+        """Two warm spares with the policy, which are restores of one snapshot that has loaded ``twins.PRELOADED``."""
+        ...
+
     def zone(self) -> AbstractAsyncContextManager[Canary]:
         """The operator's own, where one was named. Raises ``HostError``."""
         ...
@@ -92,6 +97,7 @@ class Session:
         async with asyncio.TaskGroup() as both:
             both.create_task(self._inward(probes))
             both.create_task(self._outward(_at(Place.NAMED, probes), _at(Place.SUPPLIED, probes)))
+            both.create_task(self._restored(_at(Place.RESTORED, probes)))
             both.create_task(self._delegated(_at(Place.DELEGATED, probes), _at(Place.DELEGATED_NAMED, probes)))
         for probe in _at(Place.ALONE, probes):
             self.outcomes.append(await flood(self._ground.closed, probe))
@@ -172,6 +178,15 @@ class Session:
                     done += len(probes)
         except LOST as error:
             self._lost([*named, *supplied][done:], _said(error))
+
+    async def _restored(self, probes: Sequence[Probe]) -> None:
+        if not probes:
+            return
+        try:
+            async with self._ground.twins() as (one, other):
+                self.outcomes += await draw_in_both(one, other, probes, self._tell)
+        except LOST as error:
+            self._lost(probes, _said(error))
 
     async def _delegated(self, closed: Sequence[Probe], named: Sequence[Probe]) -> None:
         if not closed and not named:

@@ -18,6 +18,7 @@ from dayfly.prove.catalogue import (
     outside,
     protocol,
     resource,
+    restored,
     supplied,
     useful,
 )
@@ -37,6 +38,7 @@ ALL: tuple[Probe, ...] = (
     *credential.PROBES,
     *filesystem.PROBES,
     *beside.PROBES,
+    *restored.PROBES,
     *callers.PROBES,
     *resource.PROBES,
     *alone.PROBES,

@@ -12,14 +12,40 @@ REFUSED = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.ENODEV, errno.EOPNOTSU
 """Not given, or not there. Any other error is of somebody who has looked at the arguments, so the call itself was let through."""
 
 
-def calls(numbers: dict[str, list[int]]) -> tuple[int, list[str]]:
-    """System calls with arguments that do nothing where they are let through. ``numbers``: name to number and arguments.
+ON_ARM64 = {
+    "acct": 89,
+    "bpf": 280,
+    "finit_module": 273,
+    "init_module": 105,
+    "kexec_file_load": 294,
+    "kexec_load": 104,
+    "open_by_handle_at": 265,
+    "perf_event_open": 241,
+    "pivot_root": 41,
+    "reboot": 142,
+    "settimeofday": 170,
+    "swapoff": 225,
+    "swapon": 224,
+}
+"""Numbers by name, of Linux' asm-generic/unistd.h. There is no iopl and no ioperm."""
 
-    Raises ``OSError`` where the numbers mean other calls."""
-    if os.uname().machine != "x86_64":
-        raise OSError("the numbers are those of x86-64")
+
+def calls(numbers: dict[str, list[int]]) -> tuple[int, list[str]]:
+    """System calls with arguments that do nothing where they are let through. ``numbers``: name to number on x86-64 and arguments.
+
+    Raises ``OSError`` where this machine's number of one is not known."""
+    words = {name: [number_here(name, given[0]), *given[1:]] for name, given in numbers.items()}
     libc = ctypes.CDLL(None, use_errno=True)
-    return len(numbers), [name for name, words in numbers.items() if let_through(libc, words)]
+    return len(words), [name for name, one in words.items() if let_through(libc, one)]
+
+
+def number_here(name: str, on_x86: int) -> int:
+    machine = os.uname().machine
+    if machine == "x86_64":
+        return on_x86
+    if machine == "aarch64" and name in ON_ARM64:
+        return ON_ARM64[name]
+    raise OSError("the numbers are those of x86-64, and this machine has none that is known for %s" % name)
 
 
 def let_through(libc: ctypes.CDLL, words: list[int]) -> bool:
