@@ -94,30 +94,29 @@ class Session:
     async def carry_out(self, probes: Sequence[Probe]) -> None:
         """Whatever fails, every probe has its outcome in the end, in their order. What looks inward and what looks outward is watched by
         others, and goes on side by side; floods come last, and leave nobody waiting."""
-        async with asyncio.TaskGroup() as both:
-            both.create_task(self._inward(probes))
-            both.create_task(self._outward(_at(Place.NAMED, probes), _at(Place.SUPPLIED, probes)))
-            both.create_task(self._restored(_at(Place.RESTORED, probes)))
-            both.create_task(self._delegated(_at(Place.DELEGATED, probes), _at(Place.DELEGATED_NAMED, probes)))
+        with _variable() as value:
+            async with bait(tuple(self._ground.host_paths)) as prey:
+                prey.marks["secret_reversed"] = value[::-1]
+                prey.secrets["the host's variable"] = value
+                async with asyncio.TaskGroup() as both:
+                    both.create_task(self._inward(prey, probes))
+                    both.create_task(self._outward(prey, probes))
         for probe in _at(Place.ALONE, probes):
             self.outcomes.append(await flood(self._ground.closed, probe))
             self._tell(self.outcomes[-1])
         order = {probe.id: number for number, probe in enumerate(probes)}
         self.outcomes.sort(key=lambda outcome: order[outcome.probe.id])
 
-    async def _inward(self, probes: Sequence[Probe]) -> None:
-        with _variable() as value:
-            async with bait(tuple(self._ground.host_paths)) as prey:
-                prey.marks["secret_reversed"] = value[::-1]
-                prey.secrets["the host's variable"] = value
-                async with asyncio.TaskGroup() as both:
-                    both.create_task(self._alone_and_beside(prey, probes))
-                    both.create_task(self._served(prey, _at(Place.SERVED, probes)))
-
-    async def _alone_and_beside(self, prey: Bait, probes: Sequence[Probe]) -> None:
-        """One after the other: the bait is one for both."""
+    async def _inward(self, prey: Bait, probes: Sequence[Probe]) -> None:
+        """One after the other: the bait is one for most of them. And each has a core, where there are two."""
         await self._closed(prey, probes)
         await self._beside(prey, _at(Place.BESIDE, probes))
+        await self._restored(_at(Place.RESTORED, probes))
+
+    async def _outward(self, prey: Bait, probes: Sequence[Probe]) -> None:
+        await self._elsewhere(_at(Place.NAMED, probes), _at(Place.SUPPLIED, probes))
+        await self._delegated(_at(Place.DELEGATED, probes), _at(Place.DELEGATED_NAMED, probes))
+        await self._served(prey, _at(Place.SERVED, probes))
 
     def _lost(self, probes: Sequence[Probe], why: str) -> None:
         lost = [Outcome(probe, judge(probe, Claim(failed=why), Seen())) for probe in probes]
@@ -166,7 +165,7 @@ class Session:
         except LOST as error:
             self._lost(probes, _said(error))
 
-    async def _outward(self, named: Sequence[Probe], supplied: Sequence[Probe]) -> None:
+    async def _elsewhere(self, named: Sequence[Probe], supplied: Sequence[Probe]) -> None:
         """To where the proof's own internet is, which is one for both."""
         if not named and not supplied:
             return

@@ -7,6 +7,7 @@ The services are the proof's own, in its own internet: what reaches them beyond 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -65,7 +66,7 @@ _DELETED = "<Delete><Object><Key>other/secret.txt</Key></Object><Object><Key>min
 _TOPS = ["/etc", "/home", "/root", "/run", "/tmp", "/var/tmp", "/dev/shm"]
 """What anybody inside can write to, and where the authority is: all else is the image, which was there before."""
 
-PROBES = (
+_ALL = (
     _OBJECTS("read", "Read an object of the lent prefix", request=["GET", f"{_OWN}a.txt"]),
     _OBJECTS("write", "Write an object there", request=["PUT", f"{_OWN}b.txt", "", "mine"]),
     _OBJECTS("list", "List that prefix", request=["GET", f"/{BUCKET}?list-type=2&prefix={PREFIX}"]),
@@ -161,3 +162,12 @@ PROBES = (
     _packages("other-index", "Have one of another kind of index", [["GET", "/node/left-pad"], ["GET", "/node/@scope%2fname"]]),
     _packages("index", "Reach the index itself", [["GET", "/simple/other-package/"]], host=INDEX, port=443, door="connect", tls=True),
 )  # fmt: skip
+
+_OF_EACH_KIND = frozenset(
+    [*(f"allow-list.objects.{one}" for one in ("key", "bucket", "dots", "list", "copy", "write", "redirect")),
+     *(f"allow-list.inject.{one}" for one in ("path", "method", "host")), "credential.injected.sent-back", "credential.injected.memory",
+     "packages.name", "packages.version", "packages.upload"]
+)  # fmt: skip
+"""In the quick set, with the controls."""
+
+PROBES = tuple(replace(one, quick=one.expected is Expected.ALLOWED or one.id in _OF_EACH_KIND) for one in _ALL)
