@@ -20,7 +20,6 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from dayfly.errors import DayflyError
-from dayfly.journal import Verifier, audit
 from dayfly.prove.probe import Probe
 from dayfly.prove.trials import Outcome, Told, distrusted
 from dayfly.prove.verdict import Claim, Seen, judge
@@ -269,6 +268,8 @@ EDITS = {
 
 def _journal(caller: Caller) -> Found:
     """A copy of the server's journal, edited: the audit finds each edit. The journal itself, and a copy that nobody has edited, are whole."""
+    from dayfly.journal import Verifier, audit  # lazily: it needs what only a server has installed
+
     verifier = Verifier(caller.served.public_key)
     with tempfile.TemporaryDirectory(prefix="dayfly-edited-") as directory:
         whole = audit(_edited(caller.served.journal, Path(directory) / "whole", ()), verifier)
