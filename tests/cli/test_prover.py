@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dayfly.cli import prover
-from dayfly.cli.prover import BEHIND, Child, _ran
+from dayfly.cli.prover import DYING, Child, _ran
 from dayfly.errors import HostError, ImageNotFound
 from dayfly.paths import Paths
 from dayfly.policy import Policy
@@ -30,7 +30,7 @@ def paths() -> Iterator[Paths]:
 
 
 def python(code: str) -> tuple[str, ...]:
-    return (*BEHIND, sys.executable, "-c", code)
+    return (*DYING, sys.executable, "-c", code)
 
 
 def test_a_proof_stands_on_dayfly_runsc_the_kernel_the_image_and_the_policy(paths: Paths) -> None:
@@ -96,7 +96,7 @@ def test_what_it_says_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(prover, "MOST_SECONDS", 0.2)
     with pytest.raises(HostError, match="has not ended within"):
-        asyncio.run(_ran((*BEHIND, "sleep", "1000.25")))
+        asyncio.run(_ran((*DYING, "sleep", "1000.25")))
     assert _processes("1000.25") == []
 
 
@@ -115,11 +115,6 @@ def test_one_that_will_not_end_is_killed(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
     asyncio.run(cancelled())
     assert _processes(str(ready)) == []
-
-
-def test_it_lets_others_go_first() -> None:
-    code, out, _ = asyncio.run(_ran(python("import os; print(os.getpriority(os.PRIO_PROCESS, 0))")))
-    assert (code, int(out)) == (0, min(19, os.getpriority(os.PRIO_PROCESS, 0) + 3))
 
 
 def _processes(word: str) -> list[int]:

@@ -14,6 +14,7 @@ from dayfly.prove.bait import Bait, bait
 from dayfly.prove.internet import PUBLIC, Names
 from dayfly.prove.marks import TOKEN, token_of
 from dayfly.prove.probe import Expected, Probe, Property, Severity
+from dayfly.prove.services import Services
 from dayfly.prove.world import TCP, World
 from dayfly.prove.world import world as real_world
 
@@ -116,7 +117,7 @@ def test_each_server_of_the_world_has_seen_a_visitor_or_nothing_is_shown(
 
 def world() -> World:
     made: Any = None
-    return World(made, Names(), "secret", Path("/nowhere"))
+    return World(made, Names(), "secret", Path("/nowhere"), Services("secret"))
 
 
 def test_an_allowed_visit_hides_none_to_another_host() -> None:

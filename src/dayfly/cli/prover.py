@@ -1,5 +1,5 @@
 """Proofs for a server: by ``dayfly prove`` in a process of its own, so that whatever an attack does to who judges it, it does not do
-it to the server; behind everybody else's work, and ended with the server."""
+it to the server; ended with the server."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ MOST_REPORT = 16 * MIB
 MOST_WORDS = 500
 """Characters of why there is no report."""
 
-BEHIND = tuple(shlex.split("setpriv --pdeathsig TERM -- nice -n 3"))
-"""util-linux and coreutils: it ends with its parent, and lets others go first."""
+DYING = tuple(shlex.split("setpriv --pdeathsig TERM --"))
+"""Of util-linux: it ends with its parent."""
 
 
 _ANEW = "start the server anew"
@@ -100,7 +100,7 @@ class Child:
             options += ["--config", str(self.file)]
         if subject.template:
             options += ["--template", subject.template]
-        return (*BEHIND, sys.executable, "-m", "dayfly", "prove", *options)
+        return (*DYING, sys.executable, "-m", "dayfly", "prove", *options)
 
 
 def digest_of(subject: Subject) -> str:
@@ -151,9 +151,7 @@ async def _ran(command: Sequence[str]) -> tuple[int | None, bytes, bytes]:
             *command, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe, start_new_session=True, limit=MIB
         )
     except OSError as error:
-        raise HostError(
-            f"no proof can be started: {error}", remedy="util-linux and coreutils have what is missing"
-        ) from error
+        raise HostError(f"no proof can be started: {error}", remedy="util-linux has what is missing") from error
     assert process.stdout
     assert process.stderr
     try:

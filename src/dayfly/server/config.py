@@ -133,7 +133,7 @@ class Configuration(Checked):
 
     prove: bool = True
     """Attack sandboxes of its own from inside, at each start and after a change of dayfly, runsc, kernel, image or policy, as
-    ``dayfly prove`` does: half a minute of one core for each template, behind everybody else's work."""
+    ``dayfly prove`` does: some 30 s of a core for each template."""
 
     prove_hours: float = Field(24.0, ge=0.1, le=8760)
     """Until a proof is made again with nothing changed."""

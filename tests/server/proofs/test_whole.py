@@ -26,7 +26,8 @@ __all__ = ["environment"]
 NEEDED = 'require_proof = true\n[templates.of-another-image.policy]\nimage = "nowhere"\n'
 """A template of which there cannot be a proof."""
 
-MOST_SECONDS = 150
+MOST_SECONDS = 400
+"""For two proofs, on a machine whose cores all other tests want."""
 
 
 @pytest.fixture
@@ -53,6 +54,7 @@ def when_done(client: httpx.Client, url: str) -> list[dict[str, object]]:
     raise AssertionError(f"not proven within {MOST_SECONDS} s: {found}")
 
 
+@pytest.mark.timeout(600)
 def test_a_server_gives_out_what_is_proven_and_the_quick_set_is_green_here(
     environment: dict[str, str], places: Places, client: httpx.Client, tmp_path: Path
 ) -> None:
