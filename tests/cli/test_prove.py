@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from dayfly.cli.absent import OF_OBJECTS
 from dayfly.prove import Proof, chosen
 from dayfly.prove.probe import Property
 from tests.cli.leftovers import Dayfly
@@ -112,3 +115,31 @@ def test_somebody_elses_sandbox_is_proved_and_the_report_says_whose_word_it_is(d
     assert done.stdout.startswith("dayfly proof of subprocess Python 3")
     assert "reached, seen" in done.stdout
     assert "subprocess" in (tmp_path / "proof.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("blocked", "extras"),
+    [
+        (("botocore",), {"objects"}),
+        (("cryptography", "fastapi", "uvicorn", "botocore"), {"objects", "server", "tls"}),
+    ],
+)
+def test_of_what_is_not_installed_nothing_is_proven_and_the_report_says_so(
+    environment: dict[str, str], blocked: tuple[str, ...], extras: set[str]
+) -> None:
+    """Whoever has not installed it cannot use it, and has no hole there."""
+    arguments = ["dayfly", "prove", "--property", "api", "--property", "packages", "--image", "python", "--json"]
+    code = f"import sys; sys.modules.update(dict.fromkeys({blocked!r})); sys.argv = {arguments!r}; from dayfly.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    proof = Proof.model_validate_json(done.stdout)
+    assert {one.name for one in proof.conditions if one.state == "amber" and "not proven" in one.name} == {
+        f"not proven ({extra})" for extra in extras
+    }
+    assert {row.property for row in proof.rows} == {"useful"} | (
+        {"api", "packages"} if extras == {"objects"} else set()
+    )
+    assert not any(row.id.startswith(OF_OBJECTS) for row in proof.rows)
+    assert proof.answer(4)[0] == ("no" if extras == {"objects"} else "not shown")

@@ -135,7 +135,7 @@ def test_an_inode_flood_is_bounded_by_memory() -> None:
 )
 def test_output_is_cut_at_its_cap_and_costs_the_host_no_memory(what: str, code: str, shared: Sandbox) -> None:
     before = own_memory()
-    done = shared.run_code(code, timeout=1, output=MIB)
+    done = shared.run_code(code, timeout=2, output=MIB)  # a core that is shared fills the cap in more than one
     assert own_memory() - before < 50 * MIB
     assert done.outcome is Outcome.TIMEOUT
     delivered = len(done.stdout) + len(done.stderr) + sum(len(result.text or "") for result in done.results)

@@ -146,13 +146,14 @@ def _of_target(target: Target, properties: list[str], *, quiet: bool) -> Proof:
 
 
 def _probes(names: list[str], full: bool, *, zone: bool) -> tuple[Probe, ...]:
+    from dayfly.cli.absent import absent, without
     from dayfly.prove import Property, chosen
 
     known = {one.value for one in Property}
     for name in names:
         if name not in known:
             raise InputError(f"there is no property {name!r}", remedy=f"one of: {', '.join(sorted(known))}")
-    return chosen([Property(name) for name in names], quick=not full, zone=zone)
+    return without(absent(), chosen([Property(name) for name in names], quick=not full, zone=zone))
 
 
 def _ground(policy: Path | None, image: str | None, config: Path | None, template: str | None) -> Here:

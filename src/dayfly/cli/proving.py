@@ -8,14 +8,16 @@ import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from dayfly import __version__
+from dayfly.cli.absent import absent, conditions_of
 from dayfly.client.sandbox import AsyncSandbox
 from dayfly.errors import DayflyError, HostError
-from dayfly.network import Grants, Network, Rule
+from dayfly.network import Grants, Network, ObjectsRule, Rule
 from dayfly.paths import Paths, default_paths
 from dayfly.policy import Policy
 from dayfly.prove import RULES, Condition, World, services
@@ -69,7 +71,8 @@ class Here:
 
     def conditions(self) -> Sequence[Condition]:
         today = datetime.datetime.now(datetime.UTC).date()
-        return [Condition(name="dayfly", value=__version__), self._runsc(today), self._image(today), *machine()]
+        own = [Condition(name="dayfly", value=__version__), self._runsc(today), self._image(today)]
+        return [*own, *conditions_of(absent()), *machine()]
 
     def _runsc(self, today: datetime.date) -> Condition:
         try:
@@ -96,7 +99,9 @@ class Here:
         return self._outward(elsewhere, self.rules)
 
     def supplied(self, elsewhere: World) -> AsyncSandbox:
-        return self._outward(elsewhere, self.supplies)
+        """Without an object store where nobody could use one."""
+        left_out = ObjectsRule if find_spec("botocore") is None else ()
+        return self._outward(elsewhere, tuple(rule for rule in self.supplies if not isinstance(rule, left_out)))
 
     def reaching(self) -> AsyncSandbox:
         return AsyncSandbox(self._with(NOBODYS), opener=self._manager())
