@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dayfly.boundaries.gvisor import command, oci, start
+from dayfly.boundaries.gvisor.abilities import detect
 from dayfly.cli.proving import Here
 from dayfly.client.sandbox import AsyncSandbox
 from dayfly.errors import NoSuchSandbox
 from dayfly.manager.conversations import Conversations
 from dayfly.manager.outlet import Outlet
+from dayfly.manager.recorded import RecordedLife
 from dayfly.manager.registry import Registry
 from dayfly.network import Grant, Inject, Rule
 from dayfly.network.objects import ObjectsRule
@@ -42,12 +46,14 @@ def nothing(patch: pytest.MonkeyPatch) -> None:
 
 @dataclass(frozen=True)
 class Mutant:
-    """``caught_by``: the probe that must be red. ``remove`` takes the wall away; ``ground`` makes sandboxes."""
+    """``caught_by``: the probe that must be red. ``remove`` takes the wall away; ``ground`` makes sandboxes. ``possible``: whether this
+    machine has that wall."""
 
     name: str
     caught_by: str
     remove: Remove = nothing
     ground: Callable[[], Here] = lambda: Here(POLICY)
+    possible: Callable[[], bool] = lambda: True
 
 
 POLICY = Policy(image="python")
@@ -247,6 +253,49 @@ def believed_journal(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("dayfly.prove.callers.audit", lambda path, verifier: [])
 
 
+def guessable_ids(patch: pytest.MonkeyPatch) -> None:
+    """A part of each is the same."""
+    patch.setattr(
+        "dayfly.manager.manager.secrets", SimpleNamespace(token_hex=lambda size: f"7f3a91c2{token_hex(size)[8:]}")
+    )
+
+
+def links_followed_outside(patch: pytest.MonkeyPatch) -> None:
+    """What a link inside names is read on the host."""
+    read = RecordedLife.read_file
+
+    async def follow(self: RecordedLife, path: Any, **options: Any) -> AsyncIterator[bytes]:
+        info = await self.stat(path, follow=False)
+        if info.target:
+            yield Path(os.fsdecode(info.target)).read_bytes()
+            return
+        async for piece in read(self, path, **options):
+            yield piece
+
+    patch.setattr(RecordedLife, "read_file", follow)
+
+
+def any_cpu(patch: pytest.MonkeyPatch) -> None:
+    """It is bound to all that there are."""
+    patch.setattr("dayfly.boundaries.gvisor.start.cpus.bind", lambda available, count: frozenset(available))
+    patch.setattr("dayfly.boundaries.gvisor.cpus.release", lambda *bound: None)
+
+
+def out_of_its_cgroup(patch: pytest.MonkeyPatch) -> None:
+    """It is not in the one that counts its processes, and nobody has looked."""
+    entrances = command.entrances
+
+    def others(version: int, directories: Sequence[Path]) -> list[Path]:
+        return [one for one in entrances(version, directories) if version == 1 and "pids" not in one.parts]
+
+    patch.setattr(command, "entrances", others)
+    patch.setattr("dayfly.boundaries.gvisor.cgroups.CellCgroup.holds", lambda self, pid: True)
+
+
+def has_cgroups() -> bool:
+    return detect().cgroups is not None
+
+
 def unrenewed(patch: pytest.MonkeyPatch) -> None:
     """Restores go on as they were, and say that all is well."""
 
@@ -301,6 +350,10 @@ MUTANTS = (
     Mutant("one sandbox for two: processes", "cross-sandbox.processes", ground=lambda: OneForAll(POLICY)),
     Mutant("random state repeated: generators", "cross-sandbox.restored.random", unrenewed),
     Mutant("random state repeated: keys", "cross-sandbox.restored.keys", unrenewed),
+    Mutant("ids can be guessed", "api.ids", guessable_ids),
+    Mutant("links are followed by the host", "api.links", links_followed_outside),
+    Mutant("more CPUs than were given", "resource.posture.cgroup", any_cpu),
+    Mutant("outside of its cgroup", "resource.posture.cgroup", out_of_its_cgroup, possible=has_cgroups),
     Mutant("an id is enough", "api.others", anybodys_sandbox),
     Mutant("a conversation is everybody's", "api.conversation", anybodys_conversation),
     Mutant("a listing is everybody's", "api.listing", everybodys_listing),

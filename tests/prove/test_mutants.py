@@ -32,6 +32,8 @@ def proved(mutant: Mutant) -> Proof:
 
 @pytest.mark.parametrize("mutant", in_turn(MUTANTS), ids=lambda mutant: mutant.name)
 def test_a_missing_wall_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not mutant.possible():
+        pytest.skip("no cgroup is delegated to this user")
     mutant.remove(monkeypatch)
     rows = {row.id: row for row in proved(mutant).rows}
     assert rows[mutant.caught_by].verdict is Verdict.REACHED, rows[mutant.caught_by].why
