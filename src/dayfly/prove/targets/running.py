@@ -18,6 +18,10 @@ MOST_OUTPUT = 256 * 1024
 PIECE = 65536
 
 
+GONE_SECONDS = 5.0
+"""For one that was killed to be gone."""
+
+
 @dataclass(frozen=True)
 class Output:
     """``why``: what went wrong with the run itself; empty: it ended by itself, whatever its exit code."""
@@ -54,7 +58,7 @@ async def run(command: Sequence[str], program: bytes, seconds: float, environmen
         why = f"it said more than {MOST_OUTPUT} bytes"
     finally:
         _kill(process)
-        await process.wait()
+        await _gone(process)
     return Output(streams[0].text(), streams[1].text(), why)
 
 
@@ -69,6 +73,16 @@ async def _started(
             *command, stdin=given, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
             start_new_session=True, env=environment,
         )  # fmt: skip
+
+
+async def _gone(process: asyncio.subprocess.Process) -> None:
+    """Python waits for the ends of the pipes too, and does not come to the end of what nobody reads."""
+    with contextlib.suppress(TimeoutError):  # somebody else holds a pipe open: the process itself is gone
+        async with asyncio.timeout(GONE_SECONDS):
+            for stream in (process.stdout, process.stderr):
+                while stream is not None and await stream.read(MOST_OUTPUT):
+                    pass
+            await process.wait()
 
 
 class _TooMuch(Exception):
