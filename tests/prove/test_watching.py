@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from dayfly.prove.bait import Bait, bait
+from dayfly.prove.inside.leaks import value_in_files
 from dayfly.prove.internet import PUBLIC, Names
 from dayfly.prove.marks import TOKEN, token_of
 from dayfly.prove.probe import Expected, Probe, Property, Severity
@@ -151,3 +153,11 @@ def test_what_comes_after_the_last_probe_in_the_world_is_a_stray() -> None:
     assert elsewhere.strays() == (DENIED, "a query for denied.example.net")
     elsewhere.watch()
     assert elsewhere.strays() == (DENIED, "a query for denied.example.net"), "also when another batch begins"
+
+
+def test_a_value_is_looked_for_in_files_and_nobody_waits_for_a_pipe(tmp_path: Path) -> None:
+    (tmp_path / "told").write_text("a secret value")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("nowhere")
+    assert value_in_files("eulav terces", [str(tmp_path)]) == (3, [str(tmp_path / "told")])
+    assert value_in_files("eulav rehto", [str(tmp_path)]) == (3, [])

@@ -175,21 +175,13 @@ async def _all(stream: asyncio.StreamReader) -> bytes:
 
 
 async def _ended(process: asyncio.subprocess.Process) -> None:
+    from dayfly.prove.ended import gone
+
     for stop in (process.terminate, process.kill):
         if process.returncode is None:
             with suppress(ProcessLookupError):
                 stop()
-            await _gone(process)
-
-
-async def _gone(process: asyncio.subprocess.Process) -> None:
-    """For so long at most. Python waits for the ends of the pipes too, and does not come to the end of what nobody reads."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(END_SECONDS):
-            for stream in (process.stdout, process.stderr):
-                while stream is not None and await stream.read(MIB):
-                    pass
-            await process.wait()
+            await gone(process, END_SECONDS)
 
 
 def _read(out: bytes) -> Proof | None:

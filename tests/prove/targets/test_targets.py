@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from dayfly.errors import HostError
 from dayfly.prove import Basis, Expected, Proof, Row, Verdict
-from dayfly.prove.targets import asked
+from dayfly.prove.targets import asked, box
 from dayfly.prove.targets.scene import BY_PACKETS, TO_LOOPBACK
 from tests.prove.rotation import in_turn
 from tests.prove.targets.subjects import BY_ID, PYTHON, bare, behaving, bwrap, probes, proved, rows
@@ -152,6 +153,14 @@ def test_one_that_is_dead_mute_or_endless_has_shown_nothing(code: str, why: str)
     assert {row.verdict for row in found.rows} == {Verdict.INCONCLUSIVE}
     assert why in found.rows[0].why
     assert not found.green
+
+
+def test_a_judge_that_does_not_come_to_its_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever keeps it: nobody waits for ever."""
+    monkeypatch.setattr(box, "longest", lambda target, probes: 2.0)
+    endless = behaving("endless", f"{ANSWERS}\nimport threading; threading.Event().wait()", start_seconds=600.0)
+    with pytest.raises(HostError, match="does not come to its end"):
+        proved(endless, probes("network.interfaces"))
 
 
 def test_one_that_dies_in_the_middle_takes_what_was_denied_along() -> None:

@@ -39,8 +39,10 @@ def value_in_files(reversed_value: str, tops: list[str]) -> tuple[int, list[str]
                 path = os.path.join(folder, name)
                 tried += 1
                 try:
+                    if not os.path.isfile(path):
+                        continue  # to open a pipe is to wait for whoever writes to it
                     with open(path, "rb") as file:
-                        if os.path.isfile(path) and value in file.read(MOST_FILE):
+                        if value in file.read(MOST_FILE):
                             found.append(path)
                 except OSError:
                     pass

@@ -44,42 +44,31 @@ def memory(target: int) -> tuple[int, list[str]]:
 
 
 def descriptors(target: int) -> tuple[int, list[str]]:
-    found: list[str] = []
-    tried = 1
+    tried, paths = opened_by(target)
+    return tried, [path for path in paths if opens(path, os.O_RDONLY | os.O_NONBLOCK)]
+
+
+def opened_by(target: int) -> tuple[int, list[str]]:
+    """How many it has, the attempt to look counted, and those that are more than a path that anybody may open."""
     try:
         names = os.listdir("/proc/%d/fd" % target)
     except OSError:
-        return tried, found
+        return 1, []
+    found = []
     for name in names:
         path = "/proc/%d/fd/%s" % (target, name)
-        tried += 1
         try:
-            if os.readlink(path) == "/dev/null":
-                continue  # a path that anybody may open
+            if os.readlink(path) != "/dev/null":
+                found.append(path)
         except OSError:
-            continue
-        if opens(path, os.O_RDONLY | os.O_NONBLOCK):
-            found.append(path)
-    return tried, found
+            pass
+    return 1 + len(names), found
 
 
 def forged(target: int, said: list[str]) -> tuple[int, list[str]]:
     """Words of one's own, as hexadecimal digits, put into whatever it has open that could lead outside."""
-    tried = 1
-    found: list[str] = []
-    try:
-        names = os.listdir("/proc/%d/fd" % target)
-    except OSError:
-        return tried, found
-    for name in names:
-        path = "/proc/%d/fd/%s" % (target, name)
-        tried += 1
-        try:
-            if os.readlink(path) != "/dev/null" and puts(path, said):
-                found.append(path)
-        except OSError:
-            pass
-    return tried, found
+    tried, paths = opened_by(target)
+    return tried, [path for path in paths if puts(path, said)]
 
 
 def forged_everywhere(said: list[str]) -> tuple[int, list[str]]:
@@ -104,9 +93,14 @@ def family() -> set[int]:
 
 
 def puts(path: str, said: list[str]) -> bool:
-    opened = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    try:
+        opened = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        return False
     try:
         return sum(os.write(opened, bytes.fromhex(one)) for one in said) > 0
+    except OSError:
+        return False
     finally:
         os.close(opened)
 

@@ -26,7 +26,9 @@ from dayfly.errors import HostError
 from dayfly.prove.probe import Probe
 from dayfly.prove.proof import Proof, Row
 from dayfly.prove.targets.choice import asked
+from dayfly.prove.targets.running import GONE_SECONDS
 from dayfly.prove.targets.target import Place, Target
+from dayfly.prove.targets.trial import VERSION_SECONDS
 
 __all__ = ["ASKED", "HOME", "judged_in_a_box", "plan_of"]
 
@@ -65,6 +67,12 @@ MOST_LINE = 4 * 1024 * 1024
 END_SECONDS = 5.0
 """For the kernel to clear a box away whose judge has ended."""
 
+BOX_SECONDS = 60.0
+"""For the box to be made, and its judge to be loaded."""
+
+CONTROLS = ("before", "after")
+"""When the target is asked for a sign of life."""
+
 MOST_ERRORS = 16 * 1024
 """Bytes of what the judge says besides, of which one line is shown."""
 
@@ -92,9 +100,20 @@ async def judged_in_a_box(target: Target, probes: Sequence[Probe], tell: Callabl
             *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=MOST_LINE, cwd="/"
         )
         try:
-            return await _heard(process, plan, tell)
+            async with asyncio.timeout(longest(target, probes)):
+                return await _heard(process, plan, tell)
+        except TimeoutError:
+            raise HostError(
+                "the judge in the box does not come to its end", remedy="see what loads this machine"
+            ) from None
         finally:
             await _end(process)
+
+
+def longest(target: Target, probes: Sequence[Probe]) -> float:
+    """Seconds that all runs together may take: each attempt's, its version's, and those of the controls around them."""
+    runs = [*(probe.seconds for probe in probes), VERSION_SECONDS, *(0.0 for _ in CONTROLS)]
+    return BOX_SECONDS + sum(one + target.start_seconds + GONE_SECONDS for one in runs)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -10,13 +10,15 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from dayfly.prove.ended import gone
+
 __all__ = ["MOST_OUTPUT", "Output", "run"]
 
 MOST_OUTPUT = 256 * 1024
 """Bytes that are kept of each of its two streams. The longest row has 20 texts of 200 characters; who says more is ended."""
 
 PIECE = 65536
-
+"""Bytes of one read."""
 
 GONE_SECONDS = 5.0
 """For one that was killed to be gone."""
@@ -58,7 +60,7 @@ async def run(command: Sequence[str], program: bytes, seconds: float, environmen
         why = f"it said more than {MOST_OUTPUT} bytes"
     finally:
         _kill(process)
-        await _gone(process)
+        await gone(process, GONE_SECONDS)
     return Output(streams[0].text(), streams[1].text(), why)
 
 
@@ -73,16 +75,6 @@ async def _started(
             *command, stdin=given, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
             start_new_session=True, env=environment,
         )  # fmt: skip
-
-
-async def _gone(process: asyncio.subprocess.Process) -> None:
-    """Python waits for the ends of the pipes too, and does not come to the end of what nobody reads."""
-    with contextlib.suppress(TimeoutError):  # somebody else holds a pipe open: the process itself is gone
-        async with asyncio.timeout(GONE_SECONDS):
-            for stream in (process.stdout, process.stderr):
-                while stream is not None and await stream.read(MOST_OUTPUT):
-                    pass
-            await process.wait()
 
 
 class _TooMuch(Exception):
