@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -48,7 +48,7 @@ def kept():
     pathlib.Path("cleared").touch()
 
 def test_it(kept):
-    pathlib.Path("begun").touch()
+    pathlib.Path("begun").write_text("")
     time.sleep(600)
 """
 
@@ -57,14 +57,13 @@ def test_stopped_in_the_background_it_has_its_tests_clear_up(tmp_path: Path) -> 
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "test_slow.py").write_text(SLOW)
+    os.mkfifo(tmp_path / "begun")
     process = subprocess.Popen(
         [sys.executable, str(TOOL), str(folder), "--", "-p", "no:hypothesispytest", "-p", "no:schemathesis", "-p", "no:asyncio"],
         cwd=tmp_path, stdout=subprocess.DEVNULL, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     )  # fmt: skip
     try:
-        while not (tmp_path / "begun").exists():
-            assert process.poll() is None
-            time.sleep(0.05)
+        (tmp_path / "begun").read_text()  # until it writes there
         process.terminate()
         assert process.wait(60) == 130
         assert (tmp_path / "cleared").exists()

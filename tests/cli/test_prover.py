@@ -103,15 +103,15 @@ def test_one_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_one_that_will_not_end_is_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(prover, "END_SECONDS", 0.2)
     ready = tmp_path / "ready"
+    os.mkfifo(ready)
     code = (
         "import signal, sys, pathlib; signal.signal(15, signal.SIG_IGN); "
-        f"pathlib.Path({str(ready)!r}).touch()\nwhile True: sys.stdout.write('x' * 65536)"
+        f"pathlib.Path({str(ready)!r}).write_text('')\nwhile True: sys.stdout.write('x' * 65536)"
     )
 
     async def cancelled() -> None:
         running = asyncio.ensure_future(_ran(python(code)))
-        while not ready.exists():
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(ready.read_text)  # it has begun, and ignores signals
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
