@@ -58,12 +58,16 @@ class Child:
         """Raises ``HostError`` where runsc or the image is not there."""
         from dayfly.images import Store
 
-        runsc = find_runsc(self.paths)
+        try:
+            runsc = find_runsc(self.paths)
+            made, image = runsc.path.stat().st_mtime_ns, Store(self.paths).resolve(subject.policy.image)
+        except OSError as error:
+            raise HostError(f"runsc or the image cannot be looked at: {error}", remedy="run: dayfly doctor") from error
         return {
             "dayfly": __version__,
-            "runsc": f"{runsc.version}, {runsc.path}, of {runsc.path.stat().st_mtime_ns}",
+            "runsc": f"{runsc.version}, {runsc.path}, of {made}",
             "kernel": platform.release(),
-            "image": Store(self.paths).resolve(subject.policy.image).digest,
+            "image": image.digest,
             "policy": digest_of(subject),
         }
 

@@ -127,6 +127,8 @@ class Proving:
         """Before a sandbox is handed out. Raises ``NotProven`` where a proof is required."""
         if not self.required:
             return
+        if self._keeping is not None and self._keeping.done():
+            raise NotProven("nobody looks any more whether these sandboxes are proven", remedy="start the server anew")
         named = self._cases.get(template) if template else None
         case = named or self._cases[ANY]
         if not case.good:
@@ -224,6 +226,7 @@ class Proving:
             case.proving = False
         case.last = made
         self._made.append(made)
+        await self._look(case)  # what has changed meanwhile is not proven
         if made.green:
             case.last_green, case.pause = self._now(), FIRST_PAUSE
             case.again_at = self._now() + self._seconds

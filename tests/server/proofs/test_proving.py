@@ -145,6 +145,34 @@ async def test_what_changes_is_proven_again_and_not_given_out_meanwhile() -> Non
         assert given(made)
 
 
+async def test_what_changes_while_it_is_proven_is_not_proven() -> None:
+    prover = ScriptedProver()
+    prover.may_end.clear()
+    async with proving(prover) as made:
+        await until(lambda: prover.proved == [""])
+        prover.on = {"runsc": "2"}
+        prover.may_end.set()
+        await until(lambda: len(prover.proved) == 2)
+        assert not given(made), "the proof was of what there was before"
+        await until(lambda: given(made))
+        assert prover.proved == ["", "small", ""], "the other one was looked at again before its turn"
+
+
+async def test_where_nobody_looks_any_more_nothing_is_given_out() -> None:
+    """A mistake of this program's own ends the looking."""
+    prover = ScriptedProver()
+    told: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context["message"]))
+    async with proving(prover) as made:
+        await settled(made)
+        assert given(made)
+        prover.on = None  # type: ignore[assignment]
+        await until(lambda: not given(made))
+        with pytest.raises(NotProven, match="nobody looks any more"):
+            made.check(OWN.policy, None)
+    assert told == ["no proofs are made any more"]
+
+
 async def test_one_that_is_not_green_is_made_again_later_and_later() -> None:
     prover = ScriptedProver()
     prover.green = {"": False}
