@@ -73,7 +73,7 @@ ZONES = {
     # what a machine needs to have
     "images": Zone("spec limits errors paths", "a sandbox only through the manager", third_party="pydantic packaging"),
     "images.inside": Zone("", "runs INSIDE, once, when an image is built"),
-    "indexes": Zone("errors hosts network images.wheels tool_settings", "asks this machine's pip and npm"),
+    "indexes": Zone("errors hosts network images.pip tool_settings", "asks this machine's pip and npm"),
     "tool_settings": Zone("", "reads what package tools are set to"),
     "locks": Zone("errors", "reads lock files, where a policy is written", third_party="packaging"),
     "runtime": Zone("errors paths", "finds a runsc"),

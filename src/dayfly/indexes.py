@@ -18,7 +18,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from dayfly.errors import HostError, PolicyError
 from dayfly.hosts import BadHost, IsAddress, canonical
-from dayfly.images.wheels import pip_command
+from dayfly.images.pip import pip_command
 from dayfly.network import Grants, PackageKind, PackagesRule
 from dayfly.tool_settings import npm_settings
 

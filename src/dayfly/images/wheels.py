@@ -6,12 +6,9 @@ Source distributions are never accepted: building one would run a stranger's cod
 from __future__ import annotations
 
 import configparser
-import importlib.util
 import re
 import shutil
 import stat
-import subprocess
-import sys
 import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -24,12 +21,13 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from dayfly.errors import HostError, InputError
 from dayfly.images.cache import sha256_of
+from dayfly.images.pip import pip_command
 from dayfly.images.progress import Progress, Stage, Step, silent
 from dayfly.images.tools import ToolFailed, run
 from dayfly.limits import GIB, MIB
 from dayfly.paths import host_error
 
-__all__ = ["Target", "Wheel", "pip_command", "read_metadata", "resolve_wheels", "unpack_wheel"]
+__all__ = ["Target", "Wheel", "read_metadata", "resolve_wheels", "unpack_wheel"]
 
 # Of one wheel, unpacked: the largest that people use (GPU frameworks) are below; a zip bomb is not.
 _UNPACKED_CAP = 8 * GIB
@@ -96,18 +94,6 @@ class Wheel:
     version: str
     sha256: str
     path: Path
-
-
-def pip_command() -> list[str]:
-    """How to call pip on this host. Raises ``HostError``."""
-    if importlib.util.find_spec("pip") is not None:
-        return [sys.executable, "-m", "pip"]
-    system = shutil.which("python3", path="/usr/bin:/usr/local/bin")
-    if system and subprocess.run([system, "-m", "pip", "--version"], capture_output=True, check=False).returncode == 0:
-        return [system, "-m", "pip"]
-    raise HostError(
-        "pip is not installed", remedy="apt-get install python3-pip, or python -m ensurepip in this environment"
-    )
 
 
 def resolve_wheels(
