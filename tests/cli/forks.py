@@ -7,6 +7,7 @@ A fork is a process of its own, with the arguments, the environment, the directo
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import runpy
@@ -52,6 +53,7 @@ def _serve(door: str) -> None:
         listener.bind(door)
         listener.listen()
         os.write(1, b"ready\n")
+        gc.freeze()  # else a collection in a fork would write to every page, and each be copied
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for who attends to one command
         while 0 not in select.select([0, listener], [], [])[0]:
             connection, _ = listener.accept()

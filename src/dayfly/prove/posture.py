@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dayfly.spec import Enforcement, LimitReport
 
-__all__ = ["EXAMINATIONS", "Process", "Watched", "processes_of"]
+__all__ = ["EXAMINATIONS", "GOFER", "SENTRY", "Process", "Watched", "processes_of"]
 
 Found = tuple[int, list[str]]
 

@@ -24,7 +24,7 @@ PROBES = (
     _one("resource.flood.descriptors", "Open more than was given", attempt="floods.descriptors", measure="small", source="RB"),
     _one("resource.flood.processes", "Have more processes than were given", attempt="floods.processes", measure="count",
          source="RB, GV2490, SNK"),
-    _one("resource.flood.threads", "Have more threads than were given", attempt="floods.threads", measure="count", source="RB"),
+    _one("resource.flood.threads", "Have more threads than were given", attempt="floods.threads", measure="threads", source="RB"),
     _one("resource.flood.cpu", "Use more cores than were given", attempt="floods.spin", measure="cpu", source="RB", seconds=6),
     _one("output.flood", "Say more than is listened to", attempt="floods.output", measure="output", property=Property.OUTPUT,
          source="HAI623, AGT2303"),
