@@ -54,7 +54,8 @@ class Delegated:
 @dataclass
 class Here:
     """A ``Ground``. On the loop that opened it; its managers end with it. ``configuration``: of the server whose sandboxes they would be; ``rules``: of the
-    sandboxes with names; ``supplies``: of those with services; ``delegated``: a zone of the operator's."""
+    sandboxes with names; ``supplies``: of those with services; ``delegated``: a zone of the operator's; ``preload``: what spares
+    have loaded beside what the proof needs."""
 
     policy: Policy
     paths: Paths = field(default_factory=default_paths)
@@ -62,6 +63,7 @@ class Here:
     rules: Grants = RULES
     supplies: Grants = services.RULES
     delegated: Delegated | None = None
+    preload: tuple[str, ...] = ()
     _managers: list[Manager] = field(default_factory=list)
     _of_closed: Manager | None = None
 
@@ -112,7 +114,7 @@ class Here:
 
         manager = self._kept(embedded(paths=self.paths, courteous=self._courteous))
         policy = self._with("none")
-        spares = manager.keep(Template("proof", policy, spares=2, preload=PRELOADED))
+        spares = manager.keep(Template("proof", policy, spares=2, preload=(*PRELOADED, *self.preload)))
         try:
             async with asyncio.timeout(WARM_SECONDS):
                 await spares.full()
