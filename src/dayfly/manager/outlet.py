@@ -35,6 +35,8 @@ MOST_REMEMBERED = 10_000
 
 Told = Callable[[Closed | Requested], None]
 
+_ANOTHER = "make another manager"
+
 
 class Means(Protocol):
     """What rules need beside themselves."""
@@ -199,7 +201,7 @@ class Outlet:
     async def _running(self) -> Gateway:
         """Raises ``HostError`` where none can be started now."""
         if self._closed:
-            raise HostError("there is no way out any more: its manager is closed", remedy="make another manager")
+            raise HostError("there is no way out any more: its manager is closed", remedy=_ANOTHER)
         if self._gateway is not None and not self._gateway.lost.is_set():
             return self._gateway
         if self._starting is None:
@@ -209,7 +211,7 @@ class Outlet:
             return await asyncio.shield(self._starting)
         except asyncio.CancelledError:
             if self._closed:
-                raise HostError("there is no way out any more: its manager is closed") from None
+                raise HostError("there is no way out any more: its manager is closed", remedy=_ANOTHER) from None
             raise
 
     def _has_started(self, starting: asyncio.Task[Gateway]) -> None:
