@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import httpx
 import pytest
 
 from dayfly.journal import Head, Verifier
 from dayfly.server.failures import BURST
+from dayfly.server.guard import OPEN
 from tests.server.house import TINY, House
 
 
@@ -29,6 +32,34 @@ def test_without_a_valid_key_nothing_is_answered(server: House, sandbox: str) ->
 def test_every_path_wants_a_key(server: House, path: str) -> None:
     assert server.with_secret(None).get(path).status_code == 401
     assert server.client("t", "admin").get(path).status_code == 200
+
+
+PARAMETER = re.compile(r"\{[^}]+\}")
+UPGRADE = {
+    "connection": "Upgrade",
+    "upgrade": "websocket",
+    "sec-websocket-version": "13",
+    "sec-websocket-key": "AAAAAAAAAAAAAAAAAAAAAA==",
+}
+PORT = f"/v1/sandboxes/{'0' * 32}/ports/80"
+
+
+def test_no_route_answers_without_a_key(server: House, client: httpx.Client) -> None:
+    """Whatever the document lists, and the one that it cannot."""
+    nobody = server.with_secret(None)
+    routes = [
+        (method.upper(), PARAMETER.sub("0", path))
+        for path, operations in client.get("/v1/openapi.json").json()["paths"].items()
+        for method in operations
+        if path not in OPEN
+    ]
+    assert len(routes) > 30
+    for method, path in routes:
+        assert code_of(nobody.request(method, path, json={})) == (401, "unauthenticated"), path
+        server.services.failures._forgiven_at.clear()
+    assert nobody.get(PORT, headers=UPGRADE).status_code == 401
+    assert client.get(PORT, headers=UPGRADE).status_code == 404, "the control"
+    assert client.get(PORT, headers={**UPGRADE, "origin": "https://evil.example"}).status_code == 403
 
 
 def test_health_wants_no_key(server: House) -> None:
