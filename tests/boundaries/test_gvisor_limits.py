@@ -27,6 +27,7 @@ from dayfly.testing.boundary_subject import SOON, within
 from dayfly.testing.echo import Echo
 from dayfly.testing.traces import descendants, gone
 from tests.boundaries.exhaustion import none_left
+from tests.turns import one_a_day
 
 pytestmark = pytest.mark.gvisor
 
@@ -45,8 +46,13 @@ def offered(what: str) -> Abilities:
     return found if what == "cgroups as found" else replace(found, cgroups=None)
 
 
-@pytest.fixture(params=OFFERED)
+with_and_without_cgroups = pytest.mark.parametrize("abilities", OFFERED, indirect=True)
+"""Where they differ in more than who counts."""
+
+
+@pytest.fixture(params=one_a_day(OFFERED))
 def abilities(request: pytest.FixtureRequest, runsc: Path) -> Abilities:
+    """In turn, and the other one for cells that were restored: both are tested each day."""
     return offered(request.param)
 
 
@@ -228,6 +234,7 @@ async def test_kill_leaves_no_process_however_many_there_were(boundary: GvisorBo
         assert not await gone(processes, 0.0)
 
 
+@with_and_without_cgroups
 async def test_limits_are_read_back_from_the_kernel(
     boundary: GvisorBoundary, make_spec: MakeSpec, abilities: Abilities
 ) -> None:
@@ -241,6 +248,7 @@ async def test_limits_are_read_back_from_the_kernel(
         assert how["processes"].enforcement is Enforcement.WATCHED
 
 
+@with_and_without_cgroups
 async def test_a_part_of_a_cpu_without_a_cgroup_is_refused_unless_accepted_by_name(
     boundary: GvisorBoundary, make_spec: MakeSpec, abilities: Abilities
 ) -> None:
@@ -256,6 +264,7 @@ async def test_a_part_of_a_cpu_without_a_cgroup_is_refused_unless_accepted_by_na
     await cell.kill()
 
 
+@with_and_without_cgroups
 async def test_strict_demands_that_every_limit_be_enforced(
     boundary: GvisorBoundary, make_spec: MakeSpec, abilities: Abilities
 ) -> None:
