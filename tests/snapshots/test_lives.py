@@ -15,7 +15,7 @@ from dayfly.sandbox.snapshot import Suspended
 from dayfly.spec import EndReason, Outcome
 from tests.snapshots.conftest import House
 
-pytestmark = pytest.mark.gvisor
+pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="module")]
 
 TICKER = "i=0; while read -r _; do i=$((i+1)); echo $i; done < <(tail -f /tmp/lines)"
 
