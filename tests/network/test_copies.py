@@ -37,7 +37,7 @@ def asked(world: World) -> World:
 
 
 def sandbox(lodge: House, **policy: Any) -> AsyncSandbox:
-    return AsyncSandbox(Policy(**{"image": "python", **policy}), opener=lodge.manager)
+    return AsyncSandbox(Policy(**{"image": "tiny", **policy}), opener=lodge.manager)
 
 
 async def test_objects_are_files_before_anything_runs(lodge: House, store: Store, internet: Internet) -> None:
@@ -238,7 +238,7 @@ async def test_a_spare_gets_what_its_policy_names(lodge: House, store: Store, in
     from dayfly.manager.templates import Template
 
     put(store, internet.within, {"in/a.csv": b"1"})
-    policy = Policy(image="python", inputs=[place(store, "in/")], outputs=[place(store, "results/7/")])
+    policy = Policy(image="tiny", inputs=[place(store, "in/")], outputs=[place(store, "results/7/")])
     spares = lodge.manager.keep(Template("lake", policy))
     try:
         await asyncio.wait_for(spares.full(), 60)

@@ -59,7 +59,7 @@ class Served:
 
     def sandbox(self, **policy: Any) -> AsyncSandbox:
         key = self._keys.create("anna", "test", ("run",))[1]
-        return AsyncSandbox(Policy(image="python", **policy), url=self._listener.url, api_key=key)
+        return AsyncSandbox(Policy(image="tiny", **policy), url=self._listener.url, api_key=key)
 
     def told(self, chain: str) -> list[tuple[str, dict[str, Any]]]:
         self._journal.append("test", "flush", {}).result(5)

@@ -66,7 +66,7 @@ async def liar(world: World, answer: Answer) -> AsyncIterator[dict[str, Any]]:
 
 async def brought(lodge: House, world: World, answer: Answer, **more: Any) -> AsyncSandbox:
     async with liar(world, answer) as place:
-        policy = Policy(image="python", inputs=[{**place, **more}])
+        policy = Policy(image="tiny", inputs=[{**place, **more}])
         return await AsyncSandbox(policy, opener=lodge.manager).open()
 
 
@@ -146,7 +146,7 @@ async def test_a_store_that_says_nothing_is_waited_for_no_longer_than_that(
         await server.listen(world.internet.bind("near", "tcp", "127.0.0.1", 0))
         place["endpoint"] = f"https://{STORE}:{server.port}"
         with pytest.raises(StoreFailed, match=r"not there within 0\.5 s"):
-            await AsyncSandbox(Policy(image="python", inputs=[place]), opener=lodge.manager).open()
+            await AsyncSandbox(Policy(image="tiny", inputs=[place]), opener=lodge.manager).open()
         hang.set()
         await server.close()
     assert lodge.manager._lives == {}

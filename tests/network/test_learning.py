@@ -128,7 +128,7 @@ async def test_names_without_a_connection_are_claimed_and_no_address_is_given_tw
 
 
 async def test_new_names_are_as_few_as_under_a_star_and_go_nowhere(world: World, home: House) -> None:
-    life = await home.manager.open(Policy(image="python", network="learn"))
+    life = await home.manager.open(Policy(image="tiny", network="learn"))
     done = await cell(
         life,
         "def look(n):\n"
@@ -144,7 +144,7 @@ async def test_new_names_are_as_few_as_under_a_star_and_go_nowhere(world: World,
 
 async def test_more_names_than_there_is_room_for_listeners(world: World, home: House) -> None:
     """The latest are listened for."""
-    life = await home.manager.open(Policy(image="python", network="learn"))
+    life = await home.manager.open(Policy(image="tiny", network="learn"))
     done = await cell(
         life,
         "for n in range(55): last = socket.gethostbyname(f'n{n}.example.org')\n"
@@ -194,14 +194,14 @@ async def test_what_is_suggested_from_the_journal_allows_what_was_denied(world: 
     journal = Journal(tmp_path / "journal.db", SIGNER)
     async with world.house() as house:
         tenants = tenants_over(house, journal)
-        mine = await tenants.create("anna", Policy(image="python", network="learn"))
+        mine = await tenants.create("anna", Policy(image="tiny", network="learn"))
         assert isinstance(mine.life, RecordedLife)
         assert "403" in (await cell(mine.life, code)).stdout
         await tenants.close()
     journal.close()
     untouched(world)
     text = "\n".join(suggestion(asked(Sums(Reader(tmp_path / "journal.db").entries(mine.id, kinds=KINDS)))))
-    policy = Policy.model_validate({"image": "python", **tomllib.loads(text)})
+    policy = Policy.model_validate({"image": "tiny", **tomllib.loads(text)})
     assert policy.network == (Rule(host="web.example.com", ports=(80,), protocol="http"),), text
     async with world.house() as house:
         life = await house.manager.open(policy)

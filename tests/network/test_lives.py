@@ -55,7 +55,7 @@ AGAIN = f"print(echoed(connect('raw.example.com', {TCP})))"
 
 
 async def opened(house: House, *rules: Rule) -> RecordedLife:
-    return await house.manager.open(Policy(image="python", network=rules or "none"))
+    return await house.manager.open(Policy(image="tiny", network=rules or "none"))
 
 
 async def cell(life: RecordedLife, code: str) -> Execution:
@@ -144,7 +144,7 @@ async def test_traffic_and_denials_are_in_the_journal_and_a_flood_is_few_entries
     journal = Journal(tmp_path / "journal.db", SIGNER)
     async with world.house() as house:
         tenants = tenants_over(house, journal)
-        mine = await tenants.create("anna", Policy(image="python", network=(RAW, INWARD)))
+        mine = await tenants.create("anna", Policy(image="tiny", network=(RAW, INWARD)))
         life = mine.life
         assert isinstance(life, RecordedLife)
         assert (await cell(life, AGAIN + "; " + AGAIN)).stdout == "True\nTrue\n"
@@ -189,7 +189,7 @@ async def test_a_flood_that_the_gateway_denies_is_few_entries_and_one_kind_of_de
     journal = Journal(tmp_path / "journal.db", SIGNER)
     async with world.house() as house:
         tenants = tenants_over(house, journal)
-        mine = await tenants.create("anna", Policy(image="python", network=(RAW,)))
+        mine = await tenants.create("anna", Policy(image="tiny", network=(RAW,)))
         assert isinstance(mine.life, RecordedLife)
         flood = await cell(
             mine.life,
@@ -283,7 +283,7 @@ from dayfly.policy import Policy
 async def main():
     manager = embedded()
     network = [{"host": "localhost", "ports": [9], "protocol": "tcp", "private": "127.0.0.0/8"}]
-    await manager.open(Policy(image="python", network=network))
+    await manager.open(Policy(image="tiny", network=network))
     print("open", flush=True)
     await asyncio.Event().wait()
 
@@ -411,7 +411,7 @@ async def test_what_was_taken_away_does_not_come_back_with_a_pause_or_a_fork(wor
 
 async def test_a_spare_has_the_rules_of_whoever_claims_it(world: World) -> None:
     async with world.house() as house:
-        spares = house.manager.keep(Template("python", Policy(image="python", network=(LOCAL,)), spares=2))
+        spares = house.manager.keep(Template("python", Policy(image="tiny", network=(LOCAL,)), spares=2))
         await spares.full()
         assert house.gateways == [], "nobody's sandbox reaches anybody"
         claimed = await opened(house, RAW)

@@ -170,7 +170,7 @@ class House:
         self.gateways.append(await Gateway.start(within=self.world.internet.within, roots=self.world.certificate))
         return self.gateways[-1]
 
-    def sandbox(self, *rules: AnyRule, image: str = "python") -> AsyncSandbox:
+    def sandbox(self, *rules: AnyRule, image: str = "tiny") -> AsyncSandbox:
         return AsyncSandbox(Policy(image=image, network=rules or "none"), opener=self.manager)
 
     @asynccontextmanager
