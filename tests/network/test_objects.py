@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -17,9 +15,7 @@ import pytest_asyncio
 from dayfly import AsyncSandbox
 from dayfly.network import ObjectsRule
 from dayfly.policy import Policy
-from dayfly.prove.internet import Internet
-from tests.egress.objects import store as store_of_tests
-from tests.egress.objects.store import BUCKET, CONTENT, KEY_ID, SECRET, Store
+from tests.egress.objects.store import BUCKET, CONTENT, KEY_ID, SECRET, Store, size
 from tests.network.lake import Keys
 from tests.network.search import places_of
 from tests.network.world import STORE, World, python
@@ -153,17 +149,9 @@ async def test_no_credential_is_inside(lake: AsyncSandbox, asked: World) -> None
     assert await places_of(lake, KEY_ID, SECRET) == []
 
 
-def size(store: Store, internet: Internet, key: str) -> str:
-    """Of an object, as its owner sees it out there."""
-    asked = [*internet.within, sys.executable, store_of_tests.__file__, str(store.port), "size", key]
-    return subprocess.run(asked, capture_output=True, text=True).stdout.strip()
-
-
-async def test_what_was_written_is_in_the_store(
-    lake: AsyncSandbox, asked: World, store: Store, internet: Internet
-) -> None:
+async def test_what_was_written_is_in_the_store(lake: AsyncSandbox, asked: World, store: Store) -> None:
     done = await lake.commands.run(
         "printf hello > five && curl -sS -T five http://lake.objects.dayfly.internal/out/five"
     )
     assert done.ok, done
-    assert size(store, internet, "out/five") == "5"
+    assert size(store, "out/five") == 5
