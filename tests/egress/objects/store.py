@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import select
@@ -221,13 +222,22 @@ def fill(store: Store) -> None:
 
 
 def _fill(owner: Any, bucket: str) -> None:
-    with suppress(owner.exceptions.BucketAlreadyExists, owner.exceptions.BucketAlreadyOwnedByYou):
-        owner.create_bucket(Bucket=bucket)
-    there = {one["Key"] for one in owner.list_objects_v2(Bucket=bucket).get("Contents", [])}
-    for key in there - set(CONTENT):
+    there = _there(owner, bucket)
+    for key in set(there) - set(CONTENT):
         owner.delete_object(Bucket=bucket, Key=key)
     for key, data in CONTENT.items():
-        owner.put_object(Bucket=bucket, Key=key, Body=data)
+        if there.get(key) != hashlib.md5(data, usedforsecurity=False).hexdigest():
+            owner.put_object(Bucket=bucket, Key=key, Body=data)
+
+
+def _there(owner: Any, bucket: str) -> dict[str, str]:
+    """Digests (the store's, MD5) by keys; the bucket is made where there is none."""
+    try:
+        found = owner.list_objects_v2(Bucket=bucket).get("Contents", [])
+    except owner.exceptions.NoSuchBucket:
+        owner.create_bucket(Bucket=bucket)
+        return {}
+    return {one["Key"]: one["ETag"].strip('"') for one in found}
 
 
 def seen(store: Store, prefix: str) -> dict[str, bytes]:
