@@ -25,7 +25,7 @@ from dayfly.server.paused import PausedRecords
 from dayfly.server.services import Services
 from dayfly.server.serving import Listener, serve
 
-TINY: dict[str, Any] = {"image": "python", "limits": {"memory": "256MiB"}}
+TINY: dict[str, Any] = {"image": "tiny", "limits": {"memory": "256MiB"}}
 """A policy as a client writes it."""
 
 SPARE = Template("spare", Policy(image="python"), spares=0)

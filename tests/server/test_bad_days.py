@@ -109,7 +109,7 @@ class Small:
 
 @contextmanager
 def on_a_small_disk() -> Iterator[Small]:
-    image("python")
+    image("tiny")
     shared = default_paths()
     with short_directory() as data, short_directory() as aside, (aside / "log").open("w") as log:
         environment = {**os.environ, "DAYFLY_DATA": str(data)}
@@ -187,7 +187,7 @@ def test_a_sandbox_that_fills_the_disk_is_told_so_and_what_it_held_comes_back() 
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
     """A server of a test's own."""
-    image("python")
+    image("tiny")
     monkeypatch.setattr(store, "BUSY_SECONDS", 0.05)
     with gvisor_with("") as boundary, short_directory() as directory, house(boundary, directory) as running:
         yield running
@@ -216,7 +216,7 @@ def test_while_another_process_holds_the_journal_nothing_begins_and_nothing_is_l
 @contextmanager
 def with_own_runsc(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[House, Path]]:
     """A server, and the runsc that it uses: a copy that may be exchanged."""
-    image("python")
+    image("tiny")
     with short_directory() as directory:
         runsc = directory / "runsc"
         shutil.copy2(find_runsc().path, runsc)

@@ -28,7 +28,7 @@ DAYFLY = [sys.executable, "-m", "dayfly"]
 @pytest.fixture
 def environment() -> Iterator[dict[str, str]]:
     """With a data directory of its own: this user's runsc and images, no key, and no sandbox left at the end."""
-    image("python")
+    image("tiny")
     with furnished_directory() as data:
         yield {**os.environ, "DAYFLY_DATA": str(data)}
         assert leftovers(data) == []
