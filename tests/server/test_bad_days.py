@@ -27,7 +27,7 @@ from dayfly.paths import Paths, default_paths
 from dayfly.runtime import find_runsc
 from tests.machine import gvisor_with, image, short_directory
 from tests.server.house import TINY, House, house
-from tests.server.test_serve import DAYFLY, dayfly, environment, serving, stopping_soon, with_key
+from tests.server.test_serve import DAYFLY, environment, here, serving, stopping_soon, with_key
 
 __all__ = ["environment"]
 
@@ -316,5 +316,5 @@ def test_whoever_waits_when_the_server_is_told_to_stop_hears_how_it_ended(enviro
     for path, what in zip(paths, ["execution"] * 3 + ["process"], strict=True):
         facts = told_of(environment, path)
         assert (facts["sandbox.ended"]["reason"], facts[f"{what}.ended"]["outcome"]) == ("stopped", "sandbox_ended")
-    assert dayfly(environment, "ps").stdout == ""
-    assert dayfly(environment, "journal", "verify").returncode == 0
+    assert here(environment, "ps").stdout == ""
+    assert here(environment, "journal", "verify").returncode == 0

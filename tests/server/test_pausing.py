@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.server.house import TINY, House
-from tests.server.test_serve import dayfly, environment, new_key, serving, stopping_soon, with_key
+from tests.server.test_serve import environment, here, new_key, serving, stopping_soon, with_key
 
 __all__ = ["environment"]
 
@@ -122,7 +122,7 @@ def test_conversations_outlive_their_server(environment: dict[str, str]) -> None
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)
         assert process.returncode == 0
-    listed = [json.loads(line) for line in dayfly(environment, "ps", "--json").stdout.splitlines()]
+    listed = [json.loads(line) for line in here(environment, "ps", "--json").stdout.splitlines()]
     assert [(one["chain"], one["state"]) for one in listed] == [(mine.rpartition("/")[2], "paused")]
     with serving(environment) as (_, url), httpx.Client(base_url=url, headers=with_key(key), timeout=60) as client:
         assert client.get(mine).json()["state"] == "paused"
@@ -131,7 +131,7 @@ def test_conversations_outlive_their_server(environment: dict[str, str]) -> None
         assert (found.status_code, found.json()["id"], found.json()["state"]) == (200, mine.rpartition("/")[2], "ready")
         assert run(client, mine, "print(number + 1)") == "42\n"
         client.delete(mine)
-        assert dayfly(environment, "journal", "verify").returncode == 0
+        assert here(environment, "journal", "verify").returncode == 0
     assert not list(Path(environment["DAYFLY_DATA"], "server", "paused").iterdir())
 
 
