@@ -31,6 +31,8 @@ _METADATA = tuple(
         ("169.254.170.23/32", "Amazon's containers"),
         ("fd00:ec2::/32", "Amazon"),  # ::254 metadata, ::23 credentials of pods, ::253 DNS, ::123 time
         ("100.100.100.200/32", "Alibaba"),
+        ("100.80.80.80/32", "UCloud"),
+        ("100.96.0.96/32", "Volcano Engine"),
         ("168.63.129.16/32", "Azure"),  # the wire server: looks public, is the host under the machine
         ("192.0.0.192/32", "Oracle"),
         ("fd00:c1::a9fe:a9fe/128", "Oracle"),
@@ -38,7 +40,7 @@ _METADATA = tuple(
         ("fd00:42::42/128", "Scaleway"),
     )
 )
-"""No rule lifts these, though some lie in ranges that can be lifted. From the clouds' own manuals."""
+"""No rule lifts these, though some lie in ranges that can be lifted. From the clouds' own manuals and programs."""
 
 _RANGES = tuple(
     (ip_network(cidr), what)

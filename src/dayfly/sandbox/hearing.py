@@ -21,10 +21,15 @@ class Hearing:
         """It has said all that it had begun, or is not to speak yet."""
         self.last = self._begun = now
 
-    def read(self, now: float, size: int, rest: int) -> None:
-        """``size`` bytes have come, and since then ``rest`` bytes wait for the end of their frame."""
-        if not self._rest or rest < self._rest + size:  # nothing was under way, or a frame is whole
+    def came(self, now: float) -> None:
+        """Bytes, that nobody has looked at yet."""
+        if not self._rest:
             self._begun = now
-        self._rest = rest
         if now - self._begun <= FRAME_SECONDS:
             self.last = now
+
+    def read(self, now: float, size: int, rest: int) -> None:
+        """``size`` bytes have been looked at, and since then ``rest`` bytes wait for the end of their frame."""
+        if rest < self._rest + size:  # one is whole
+            self.heard(now)
+        self._rest = rest

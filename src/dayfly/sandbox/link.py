@@ -239,11 +239,11 @@ class Link:
         error: ProtocolError | None = None
         try:
             while data := await self._stream.read(turns().piece):
-                began = asyncio.get_running_loop().time()
+                self._hearing.came(asyncio.get_running_loop().time())
                 if len(data) >= BULK:
                     await turns().next()
                 received = self._connection.receive(data)
-                self._hearing.read(began, len(data), self._connection.unfinished)
+                self._hearing.read(asyncio.get_running_loop().time(), len(data), self._connection.unfinished)
                 for one in received:
                     self._dispatch(one)
                 self._wake_senders()  # acknowledgements make room too

@@ -59,7 +59,7 @@ def marked_files(tops: list[str]) -> tuple[int, list[str]]:
                     mode = os.lstat(path).st_mode
                 except OSError:
                     continue
-                if stat.S_ISREG(mode) and (mode & (stat.S_ISUID | stat.S_ISGID) or capable(path)):
+                if stat.S_ISREG(mode) and (mode & (stat.S_ISUID | stat.S_ISGID) or (mode & 0o111 and capable(path))):
                     found.append(path)
     return tried, found
 
