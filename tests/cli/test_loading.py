@@ -60,7 +60,9 @@ def test_a_name_that_is_not_there_is_no_command() -> None:
 def test_a_command_loads_its_own_file_and_no_others() -> None:
     homes = {f"dayfly.cli.{home}" for home in COMMANDS.values()}
     assert loaded_by("--version") & homes == set()
-    assert loaded_by("run", "--help") & homes == {"dayfly.cli.run"}
+    runs = loaded_by("run", "--help")
+    assert runs & homes == {"dayfly.cli.run"}
+    assert not {"dayfly.images.builder", "dayfly.images.wheels", "dayfly.server"} & runs
     found = loaded_by("keys", "list", "--help")
     assert found & homes == {"dayfly.cli.keys", "dayfly.cli.serve"}
     assert not {"dayfly.images.builder", "dayfly.client.sandbox", "dayfly.manager"} & found

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,12 +37,14 @@ def python(code: str) -> tuple[str, ...]:
 def test_a_proof_stands_on_dayfly_runsc_the_kernel_the_image_and_the_policy(paths: Paths) -> None:
     child = Child(paths)
     stands_on = child.stands_on(PYTHON)
-    assert stands_on.keys() == {"dayfly", "runsc", "kernel", "image", "policy"}
+    assert stands_on.keys() == {"dayfly", "runsc", "kernel", "image", "policy", "preload"}
     assert child.stands_on(PYTHON) == stands_on
     other = child.stands_on(Subject("small", Policy(image="python", strict=True)))
     assert {name for name in stands_on if stands_on[name] != other[name]} == {"policy"}
     data = child.stands_on(Subject("small", Policy(image="data")))
     assert {name for name in stands_on if stands_on[name] != data[name]} == {"image", "policy"}
+    loading = child.stands_on(replace(PYTHON, preload=("json",)))
+    assert {name for name in stands_on if stands_on[name] != loading[name]} == {"preload"}
     with pytest.raises(ImageNotFound):
         child.stands_on(Subject("small", Policy(image="nowhere")))
 
@@ -59,6 +62,7 @@ def test_another_runsc_of_the_same_version_is_another(paths: Paths) -> None:
     ("now", "said"),
     [
         (TEMPLATE.replace("python", "data"), "has changed"),
+        (TEMPLATE + "[templates.small]\npreload = ['json']\n", "has changed"),
         ("", "has changed"),
         ("[templates.small.policy]\nimage = 7\n", "cannot be read"),
         (None, "cannot be read"),

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from dayfly.client.sandbox import AsyncSandbox
 from dayfly.limits import MIB
+from dayfly.policy import Policy
 from dayfly.prove.floods import GRACE_SECONDS, MEASURES, Measured, _after, _answers, ceilings
+from dayfly.prove.guests import Guests, counted
 from dayfly.spec import EndReason, Outcome, ProcessResult, Usage
 
 LIMITS = {"memory": 1024.0 * MIB, "disk": 2048.0 * MIB, "cpus": 1.0, "output": 4.0 * MIB, "processes": 256.0}
@@ -32,7 +35,8 @@ def measured(memory: int = 0, disk: int = 0, cpu: float = 0.0, out: bytes = b"",
         ("small", measured(memory=100)),
         ("cpu", measured(cpu=1.9)),
         ("output", measured(out=b"x" * (4 * MIB))),
-        ("count", measured(out=b"253\n")),
+        ("count", measured(out=b"253\n", processes=256)),
+        ("threads", measured(out=b"253\n")),
         ("time", measured(seconds=20.1)),
     ],
 )
@@ -51,14 +55,16 @@ def test_a_cap_that_holds_is_shown(name: str, within: Measured) -> None:
         ("small", measured(disk=2500)),
         ("cpu", measured(cpu=3.9)),
         ("output", measured(out=b"x" * (4 * MIB + 1))),
-        ("count", measured(out=b"257\n")),
+        ("count", measured(out=b"257\n", processes=256)),
+        ("count", measured(out=b"10\n", processes=320)),
+        ("threads", measured(out=b"257\n")),
     ],
 )
 def test_what_went_beyond_its_cap_is_found(name: str, beyond: Measured) -> None:
     assert MEASURES[name](beyond).beyond
 
 
-@pytest.mark.parametrize("name", ["memory", "greedy", "disk", "cpu", "output", "count"])
+@pytest.mark.parametrize("name", ["memory", "greedy", "disk", "cpu", "output", "count", "threads"])
 def test_what_came_near_no_cap_has_tried_nothing(name: str) -> None:
     assert not MEASURES[name](measured(out=b"no number")).tried
 
@@ -80,6 +86,30 @@ def test_a_sandbox_that_ended_with_the_limits_name_had_come_to_it(name: str) -> 
 )
 def test_a_flood_that_did_not_run_has_tried_nothing(done: ProcessResult | None) -> None:
     assert not MEASURES["small"](measured(done=done)).tried
+
+
+def test_processes_that_only_a_program_speaks_of_are_none() -> None:
+    assert not MEASURES["count"](measured(out=b"253\n", processes=3)).tried
+
+
+@pytest.mark.gvisor
+def test_the_host_counts_what_nobody_speaks_of() -> None:
+    """What a shell has started and waits for; of a sandbox that is not there, nothing."""
+
+    async def look() -> tuple[int, int]:
+        async with AsyncSandbox(Policy(image="python")) as sandbox:
+            async with counted(sandbox.id) as idle:
+                pass
+            script = "for i in $(seq 60); do sleep 600 & done; echo there; read line"
+            async with counted(sandbox.id) as busy, await sandbox.commands.start(script) as process:
+                assert (await anext(process.output())).data == b"there\n"
+                busy.look()
+        return idle.most or 0, busy.most or 0
+
+    idle, busy = asyncio.run(look())
+    assert idle in (1, 2)
+    assert 60 <= busy - idle <= 63
+    assert Guests("0" * 32).most is None
 
 
 @pytest.mark.parametrize("small", [1, 1024])

@@ -108,7 +108,7 @@ def prove(
         from dayfly.cli.prover import record as sign
         from dayfly.server.proven import Subject
 
-        sign(_places(ground), proof, Subject(template or "", ground.policy))
+        sign(_places(ground), proof, Subject(template or "", ground.policy, ground.preload))
     return Ending.OK if proof.green else Ending.CODE_FAILED
 
 
@@ -173,7 +173,8 @@ def _ground(policy: Path | None, image: str | None, config: Path | None, templat
     if template not in configuration.templates:
         there = ", ".join(configuration.templates) or "none; --config names the file that has them"
         raise InputError(f"there is no template {template!r}", remedy=f"there is {there}")
-    return Here(configuration.templates[template].policy, Places.of(configuration).paths, configuration)
+    entry = configuration.templates[template]
+    return Here(entry.policy, Places.of(configuration).paths, configuration, preload=entry.preload)
 
 
 def _places(ground: Here) -> Places:

@@ -69,6 +69,7 @@ class Child:
             "kernel": platform.release(),
             "image": image.digest,
             "policy": digest_of(subject),
+            "preload": " ".join(subject.preload),
         }
 
     async def prove(self, subject: Subject) -> Proven:
@@ -95,7 +96,7 @@ class Child:
         except DayflyError as error:
             raise HostError(f"the configuration cannot be read any more: {error.message}", remedy=_ANEW) from error
         entry = templates.get(subject.template)
-        if subject.template and (entry is None or entry.policy != subject.policy):
+        if subject.template and (entry is None or (entry.policy, entry.preload) != (subject.policy, subject.preload)):
             raise HostError("the configuration has changed since this server read it", remedy=_ANEW)
 
     def _command(self, subject: Subject) -> Sequence[str]:

@@ -17,7 +17,7 @@ from dayfly import __version__
 from dayfly.cli.absent import absent, conditions_of
 from dayfly.client.sandbox import AsyncSandbox
 from dayfly.errors import DayflyError, HostError
-from dayfly.network import Grants, Network, ObjectsRule, Rule
+from dayfly.network import Network, ObjectsRule, Rule, RuleList
 from dayfly.paths import Paths, default_paths
 from dayfly.policy import Policy
 from dayfly.prove import RULES, Condition, World, services
@@ -54,14 +54,16 @@ class Delegated:
 @dataclass
 class Here:
     """A ``Ground``. On the loop that opened it; its managers end with it. ``configuration``: of the server whose sandboxes they would be; ``rules``: of the
-    sandboxes with names; ``supplies``: of those with services; ``delegated``: a zone of the operator's."""
+    sandboxes with names; ``supplies``: of those with services; ``delegated``: a zone of the operator's; ``preload``: what spares
+    have loaded beside what the proof needs."""
 
     policy: Policy
     paths: Paths = field(default_factory=default_paths)
     configuration: Configuration | None = None
-    rules: Grants = RULES
-    supplies: Grants = services.RULES
+    rules: RuleList = RULES
+    supplies: RuleList = services.RULES
     delegated: Delegated | None = None
+    preload: tuple[str, ...] = ()
     _managers: list[Manager] = field(default_factory=list)
     _of_closed: Manager | None = None
 
@@ -112,7 +114,7 @@ class Here:
 
         manager = self._kept(embedded(paths=self.paths, courteous=self._courteous))
         policy = self._with("none")
-        spares = manager.keep(Template("proof", policy, spares=2, preload=PRELOADED))
+        spares = manager.keep(Template("proof", policy, spares=2, preload=(*PRELOADED, *self.preload)))
         try:
             async with asyncio.timeout(WARM_SECONDS):
                 await spares.full()
@@ -130,7 +132,7 @@ class Here:
         async with canary(self.delegated.domain, self.delegated.address, self.delegated.port) as made:
             yield made
 
-    def _outward(self, elsewhere: World, rules: Grants) -> AsyncSandbox:
+    def _outward(self, elsewhere: World, rules: RuleList) -> AsyncSandbox:
         from dayfly.manager import embedded
         from dayfly.manager.outlet import Outlet
 

@@ -148,7 +148,7 @@ def _proving(configuration: Configuration, places: Places, file: Path | None) ->
     if not configuration.prove:
         return None
     own = [Subject("", Policy())]
-    subjects = own + [Subject(name, entry.policy) for name, entry in configuration.templates.items()]
+    subjects = own + [Subject(name, entry.policy, entry.preload) for name, entry in configuration.templates.items()]
     return Proving(
         subjects, Child(places.paths, file), required=configuration.require_proof, hours=configuration.prove_hours
     )

@@ -1,5 +1,5 @@
 """Attempts to take more than was given, each in a sandbox of its own. Judged by what the host measures, but for how many
-processes there were: that is what the flood says of itself."""
+threads there were: that is what the flood says of itself."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from dayfly.client.sandbox import AsyncSandbox
 from dayfly.errors import DayflyError
 from dayfly.limits import MIB
 from dayfly.prove.bundle import bundle
+from dayfly.prove.guests import counted
 from dayfly.prove.probe import Probe
 from dayfly.prove.program import PROGRAM
 from dayfly.prove.trials import Outcome
@@ -57,7 +58,7 @@ EXPECTED_ENDS = {
 
 @dataclass(frozen=True)
 class Measured:
-    """What the host saw of one flood. ``answers``: the sandbox, afterwards; ``None``: it has ended."""
+    """What the host saw of one flood. ``answers``: the sandbox, afterwards; ``None``: it has ended. ``processes``: the most that there were at once."""
 
     seconds: float
     timeout: float
@@ -66,6 +67,7 @@ class Measured:
     ended: EndReason | None
     answers: bool | None
     limits: dict[str, float]
+    processes: int | None = None
 
 
 async def flood(opened: Callable[[], AsyncSandbox], probe: Probe) -> Outcome:
@@ -95,13 +97,14 @@ async def _flooded(sandbox: AsyncSandbox, probe: Probe) -> Measured:
     await sandbox.files.write(PROGRAM, bundle())
     limits = {one.name: one.value for one in sandbox.limits}
     begun, done = time.monotonic(), None
-    with suppress(DayflyError):  # where it has ended: why is asked below
-        done = await sandbox.commands.run(
-            ["python3", "-I", PROGRAM, "flood", probe.attempt, json.dumps(ceilings(limits))], timeout=probe.seconds
-        )
+    async with counted(sandbox.id) as guests:
+        with suppress(DayflyError):  # where it has ended: why is asked below
+            done = await sandbox.commands.run(
+                ["python3", "-I", PROGRAM, "flood", probe.attempt, json.dumps(ceilings(limits))], timeout=probe.seconds
+            )
     seconds = time.monotonic() - begun
     answers = await _answers(sandbox) if sandbox.end_reason is None else None
-    return Measured(seconds, probe.seconds, done, sandbox.usage, sandbox.end_reason, answers, limits)
+    return Measured(seconds, probe.seconds, done, sandbox.usage, sandbox.end_reason, answers, limits, guests.most)
 
 
 def ceilings(limits: Mapping[str, float]) -> dict[str, int]:
@@ -190,10 +193,23 @@ def _output(measured: Measured) -> Found:
     return replace(_of(got, measured.limits["output"], enough=0.5, ended=ended), beyond=got > measured.limits["output"])
 
 
+def _threads(measured: Measured) -> Found:
+    """The program says how many it came to, at the end: its kernel has them to itself."""
+    return _alive(measured, _said(measured))
+
+
 def _count(measured: Measured) -> Found:
-    """Processes or threads: the program says how many it came to, at the end; the cap is the host's."""
+    """Processes: what the program says, and what this machine has seen of them, whichever is more. It sees what the agent has, too."""
+    seen = (measured.processes or 0) / MARGIN
+    return replace(_alive(measured, max(_said(measured), int(seen))), tried=_alive(measured, int(seen)).tried)
+
+
+def _said(measured: Measured) -> int:
     words = (measured.done.stdout if measured.done is not None else b"").split()
-    made = int(words[-1]) if words and words[-1].isdigit() and len(words[-1]) < 10 else 0
+    return int(words[-1]) if words and words[-1].isdigit() and len(words[-1]) < 10 else 0
+
+
+def _alive(measured: Measured, made: int) -> Found:
     cap = measured.limits["processes"]
     found = _of(made, cap, enough=0.1, ended=measured.ended is EndReason.PROCESS_LIMIT, unit="alive")
     return replace(found, beyond=made > cap)
@@ -213,5 +229,6 @@ MEASURES: dict[str, Callable[[Measured], Found]] = {
     "cpu": _cpu,
     "output": _output,
     "count": _count,
+    "threads": _threads,
     "time": _time,
 }

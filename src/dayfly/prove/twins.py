@@ -17,9 +17,11 @@ PRELOADED = ("random", "secrets", "ssl", "tempfile", "uuid", "multiprocessing")
 """What their snapshot has loaded: each of them draws, or keeps what was drawn."""
 
 DRAW = """
-import json, multiprocessing, os, random, secrets, socket, ssl, tempfile, uuid
+import json, multiprocessing, os, random, secrets, socket, ssl, sys, tempfile, uuid
+numpy = sys.modules.get("numpy")
 print(json.dumps({
     "random": random.random(),
+    **({"numpy": float(numpy.random.random())} if numpy else {}),
     "temporary name": next(tempfile._get_candidate_names()),
     "openssl": ssl.RAND_bytes(8).hex(),
     "uuid1": str(uuid.uuid1()),
@@ -32,7 +34,7 @@ print(json.dumps({
     "hash": hash("dayfly"),
 }))
 """
-"""In the kernel that was restored. ``hash``: its seed cannot be renewed, so it tells whose snapshot they are."""
+"""In the kernel that was restored, with what a template has loaded into it. ``hash``: its seed cannot be renewed, so it tells whose snapshot they are."""
 
 LASTING = frozenset({"node of uuid1", "authkey", "machine id", "hash"})
 """The same at every look in one sandbox."""

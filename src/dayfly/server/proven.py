@@ -19,10 +19,12 @@ MOST_NAMED = 50
 
 @dataclass(frozen=True)
 class Subject:
-    """Sandboxes that are proven together: those of a template; without a name those that callers bring a policy for."""
+    """Sandboxes that are proven together: those of a template, with the modules that it loads; without a name those that callers bring a
+    policy for."""
 
     template: str
     policy: Policy
+    preload: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

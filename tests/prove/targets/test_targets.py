@@ -43,16 +43,17 @@ DENIED = (
 
 
 @pytest.fixture(scope="module")
-def without_walls() -> Proof:
-    """Of a bare subprocess."""
-    chosen = {*SERVERS, *FOUND, *DENIED}
+def without_walls(request: pytest.FixtureRequest) -> Proof:
+    """Of a bare subprocess. Of the packets, those whose turn it is."""
+    asked_for = {item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")}
+    chosen = {*SERVERS, *FOUND, *DENIED, *asked_for.intersection(PACKETS)}
     return proved(bare(), [probe for probe in asked() if probe.id in chosen or probe.expected is Expected.ALLOWED])
 
 
 @pytest.mark.parametrize("name", in_turn(PACKETS))
-def test_without_a_wall_what_leaves_is_seen(name: str) -> None:
+def test_without_a_wall_what_leaves_is_seen(without_walls: Proof, name: str) -> None:
     """The control of every denial that a box has seen."""
-    row = rows(proved(bare(), probes(name)))[name]
+    row = rows(without_walls)[name]
     assert (row.verdict, row.basis) == (Verdict.REACHED, Basis.SEEN), row.why
 
 
@@ -98,13 +99,18 @@ def test_bubblewrap_denies_the_network_and_the_host_has_seen_it() -> None:
     assert found.target.version.startswith("bubblewrap ")
 
 
-@pytest.mark.parametrize("name", NETWORK)
-def test_one_with_its_network_on_is_caught(name: str) -> None:
-    """bubblewrap with one wall taken away, and the probe that is there for it."""
+@pytest.fixture(scope="module")
+def with_a_network() -> Proof:
+    """Of bubblewrap with one wall taken away."""
     command = list(bwrap().command)
     at = 1 + command.index("--unshare-all")
     command[at:at] = ["--share-net", "--ro-bind", "/etc/resolv.conf", "/etc/resolv.conf"]
-    row = rows(proved(replace(bwrap(), command=command), probes(name)))[name]
+    return proved(replace(bwrap(), command=command), probes(*NETWORK))
+
+
+@pytest.mark.parametrize("name", NETWORK)
+def test_one_with_its_network_on_is_caught(with_a_network: Proof, name: str) -> None:
+    row = rows(with_a_network)[name]
     assert (row.verdict, row.basis) == (Verdict.REACHED, Basis.SEEN)
 
 

@@ -14,7 +14,7 @@ _one = partial(
 )  # fmt: skip
 
 PROBES = (
-    _one("cross-sandbox.restored.random", "Draw what another restore of the same snapshot draws", arguments={"drawn": ["random", "temporary name"]}),
+    _one("cross-sandbox.restored.random", "Draw what another restore of the same snapshot draws", arguments={"drawn": ["random", "numpy", "temporary name"]}),
     _one("cross-sandbox.restored.keys", "Draw the same keys", arguments={"drawn": ["openssl", "secrets", "system", "authkey"]}),
     _one("cross-sandbox.restored.ids", "Draw the same ids", arguments={"drawn": ["uuid1", "uuid4", "node of uuid1"]}),
     _one("cross-sandbox.restored.machine", "Be the same machine", arguments={"drawn": ["machine id"]}),
