@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.agent.authority import Authority, SecureWeb
 from tests.agent.conftest import open_room
 from tests.agent.host import Failed, Host
 from tests.machine import image
+from tests.turns import one_a_day
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="module")]
 
@@ -77,6 +79,14 @@ CLIENTS = {
 }
 """Each fails where the server is not believed, but for pip, which fails in any case; what it complains of is looked at."""
 
+ALIKE = ["urllib", "urllib3"], ["node fetch", "node https"]
+"""They read the same list by the same variable, and take turns."""
+
+EACH_DAY = [
+    *(client for client in CLIENTS if client not in itertools.chain(*ALIKE)),
+    *itertools.chain(*map(one_a_day, ALIKE)),
+]
+
 
 async def arrives(host: Host, web: SecureWeb, line: str) -> tuple[bool, bytes]:
     """Whether the server got a request, and what was printed. The client must think the same of it."""
@@ -88,7 +98,7 @@ async def arrives(host: Host, web: SecureWeb, line: str) -> tuple[bool, bytes]:
     return arrived, call.stdout + call.stderr
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", EACH_DAY)
 async def test_a_client_believes_the_authority_that_was_told_and_no_other(
     data: Host, web: SecureWeb, client: str
 ) -> None:
@@ -101,7 +111,7 @@ async def test_a_client_believes_the_authority_that_was_told_and_no_other(
         assert arrived == expected, said
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", EACH_DAY)
 async def test_what_the_image_reads_by_default_has_it_too(data: Host, web: SecureWeb, client: str) -> None:
     """For programs that know of no variable. (Debian's node reads the system's list, others' one that is built in.)
 

@@ -13,6 +13,7 @@ import pytest_asyncio
 from dayfly.boundaries.gvisor import GvisorBoundary
 from tests.agent.conftest import open_room
 from tests.agent.host import Host
+from tests.agent.test_memory import SMALL
 from tests.agent.test_network_inside import echo, said
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="module")]
@@ -20,7 +21,7 @@ pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="module")]
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def old(gvisor: GvisorBoundary, agents: Path) -> AsyncIterator[Host]:
-    async with open_room(gvisor, agents, "python39") as host:
+    async with open_room(gvisor, agents, "python39", **SMALL) as host:
         yield host
 
 

@@ -24,6 +24,8 @@ from tests.boundaries.test_gvisor_limits import abilities, boundary, make_spec, 
 EVERYWHERE = frozenset(os.sched_getaffinity(0))
 ONE = frozenset({min(EVERYWHERE)})
 ONE_CPU = Limits(cpus=1)
+MANY = 2 * min(3, len(EVERYWHERE)) + 1
+"""Cells at once: more than there are CPUs on a small machine, and never as many on each."""
 
 COUNT = """
 reply([os.cpu_count(), len(os.sched_getaffinity(0)), open('/proc/cpuinfo').read().count('processor\\t')])
@@ -150,9 +152,9 @@ async def test_many_that_start_at_once_are_bound_each_to_its_own(
     chosen: Counter[int] = Counter()
     monkeypatch.setattr(cpus, "_bound", chosen)
     async with AsyncExitStack() as rooms:
-        opening = [rooms.enter_async_context(room(boundary, make_spec, ONE_CPU)) for _ in range(8)]
+        opening = [rooms.enter_async_context(room(boundary, make_spec, ONE_CPU)) for _ in range(MANY)]
         echoes = [echo for _, echo in await asyncio.gather(*opening)]
-        assert await asyncio.gather(*(echo.run(COUNT) for echo in echoes)) == [[[1, 1, 1]]] * 8
+        assert await asyncio.gather(*(echo.run(COUNT) for echo in echoes)) == [[[1, 1, 1]]] * MANY
         assert Counter(cpu for pid in started_as("runsc-sandbox") for cpu in bound(pid)) == chosen
     assert not +chosen
 

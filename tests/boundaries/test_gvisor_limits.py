@@ -227,7 +227,7 @@ async def test_more_than_the_allowed_descriptors_are_refused(boundary: GvisorBou
 
 async def test_kill_leaves_no_process_however_many_there_were(boundary: GvisorBoundary, make_spec: MakeSpec) -> None:
     async with room(boundary, make_spec, Limits()) as (cell, echo):
-        await echo.run("import time\nfor _ in range(40):\n  if os.fork() == 0:\n    while True: time.sleep(1000)")
+        await echo.run("import time\nfor _ in range(20):\n  if os.fork() == 0:\n    while True: time.sleep(1000)")
         processes = descendants()
         assert len(processes) > 10
         await cell.kill()

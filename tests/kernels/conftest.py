@@ -50,9 +50,12 @@ async def open_room(boundary: GvisorBoundary, agents: Path, name: str, **options
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def room(gvisor: GvisorBoundary, agents: Path) -> AsyncIterator[Room]:
-    """One sandbox of the image ``data`` for a whole module; each test takes a context of its own or leaves no trace."""
-    async with open_room(gvisor, agents, "data", prestart=["python"]) as opened:
+async def room(request: pytest.FixtureRequest, gvisor: GvisorBoundary, agents: Path) -> AsyncIterator[Room]:
+    """One sandbox of the image ``data`` for a whole module; each test takes a context of its own or leaves no trace.
+
+    Its ``PRESTART`` says which kernels the module has use for.
+    """
+    async with open_room(gvisor, agents, "data", prestart=getattr(request.module, "PRESTART", ["python"])) as opened:
         yield opened
 
 

@@ -6,6 +6,8 @@ import pytest
 
 from tests.kernels.room import Done, Room
 
+PRESTART = ["javascript"]
+
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="module")]
 
 

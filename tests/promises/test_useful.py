@@ -122,8 +122,9 @@ def test_every_byte_that_is_printed_arrives_before_the_answer() -> None:
     """Many times, since what is printed and the answer come over pipes of their own."""
     lines = "".join(f"{number:015d}\n" for number in range(3 << 16))  # 3 MiB: more than any buffer on the way
     with Sandbox({"limits": {"output": "64MiB", "cpus": 2}}) as sandbox:
-        for _ in range(4):
+        for _ in range(2):
             done = sandbox.run_code("for number in range(3 << 16): print(f'{number:015d}')")
             assert (done.ok, done.dropped, len(done.stdout)) == (True, 0, len(lines))
             assert done.stdout == lines
-            assert sandbox.run_code("import os; os.write(1, b'x' * 300_000)").stdout == "x" * 300_000
+            for _ in range(3):
+                assert sandbox.run_code("import os; os.write(1, b'x' * 300_000)").stdout == "x" * 300_000
