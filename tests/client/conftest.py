@@ -13,6 +13,12 @@ from tests.machine import gvisor_with, image, local_names, short_directory
 from tests.server.house import House, house
 
 
+@pytest.fixture(scope="session", autouse=True)
+def smallest() -> None:
+    """What most sandboxes of these tests are made of: nothing in them needs more."""
+    image("tiny")
+
+
 @pytest.fixture(scope="package")
 def server() -> Iterator[House]:
     """A real one, for all tests of this folder and those below."""

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dayfly import AsyncSandbox, PolicyError, Rule, Sandbox, SandboxEnded
-from tests.machine import image, local_names
+from tests.machine import local_names
 
 NAMES = local_names()
 
@@ -35,11 +35,6 @@ class _Answer(BaseHTTPRequestHandler):
         self.wfile.write(f"hello {self.path}".encode())
 
     def log_message(self, *_: object) -> None: ...
-
-
-@pytest.fixture(scope="module", autouse=True)
-def smallest() -> None:
-    image("tiny")
 
 
 @pytest.fixture(scope="module")

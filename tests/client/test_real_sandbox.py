@@ -29,14 +29,8 @@ from dayfly import (
     SandboxEnded,
     UnknownLanguage,
 )
-from tests.machine import image
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.usefixtures("over")]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def smallest() -> None:
-    image("tiny")
 
 
 @pytest.fixture(scope="module")

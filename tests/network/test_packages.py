@@ -160,29 +160,33 @@ async def test_nothing_is_uploaded(buyer: AsyncSandbox, index: Index) -> None:
     assert index.asked == []
 
 
-async def test_a_change_is_what_programs_are_told(shop: House, index: Index) -> None:
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def alone(shop: House) -> AsyncIterator[AsyncSandbox]:
+    """Without a network, until the last test."""
     async with shop.sandbox(image="data") as made:
-        done = await made.commands.run("pip install demo", timeout=60)
-        assert b"this-sandbox-has-no-network.invalid" in done.stderr
-        await made.set_network(LISTED)
-        done = await made.commands.run("pip install demo", timeout=60)
-        assert done.ok, done.stderr
-        await made.set_network([Rule(host="web.example.com", ports=[80])])
-        done = await made.commands.run(
-            "echo ${PIP_INDEX_URL-unset}; COLUMNS=999 pip install --help | grep -e --index-url", timeout=60
-        )
-        assert done.text.startswith("unset")
-        assert "(default https://" in done.text
-        assert "dayfly" not in done.text
-        assert ".invalid" not in done.text
+        yield made
 
 
-async def test_without_a_network_pip_says_so_and_does_not_hang(shop: House) -> None:
+async def test_without_a_network_pip_says_so_and_does_not_hang(alone: AsyncSandbox) -> None:
     """A command that takes 15 s is ended: then there is no such message."""
-    async with shop.sandbox(image="data") as made:
-        await made.commands.run("pip --version", timeout=60)
-        done = await made.commands.run("pip install demo", timeout=15)
-        assert not done.ok
-        assert b"Failed to resolve 'this-sandbox-has-no-network.invalid'" in done.stderr
-        execution = await made.run_code("%pip install demo", timeout=15)
-        assert "this-sandbox-has-no-network.invalid" in execution.stdout + execution.stderr
+    await alone.commands.run("pip --version", timeout=60)
+    done = await alone.commands.run("pip install demo", timeout=15)
+    assert not done.ok
+    assert b"Failed to resolve 'this-sandbox-has-no-network.invalid'" in done.stderr
+    execution = await alone.run_code("%pip install demo", timeout=15)
+    assert "this-sandbox-has-no-network.invalid" in execution.stdout + execution.stderr
+
+
+async def test_a_change_is_what_programs_are_told(alone: AsyncSandbox, index: Index) -> None:
+    """The test above is the beginning."""
+    await alone.set_network(LISTED)
+    done = await alone.commands.run("pip install demo", timeout=60)
+    assert done.ok, done.stderr
+    await alone.set_network([Rule(host="web.example.com", ports=[80])])
+    done = await alone.commands.run(
+        "echo ${PIP_INDEX_URL-unset}; COLUMNS=999 pip install --help | grep -e --index-url", timeout=60
+    )
+    assert done.text.startswith("unset")
+    assert "(default https://" in done.text
+    assert "dayfly" not in done.text
+    assert ".invalid" not in done.text

@@ -68,9 +68,7 @@ async def test_a_site_that_sends_requests_back_does_not_give_the_secret_away(hou
         assert not seen_in(done.text + done.stderr.decode())
         assert CANARY in world.heard()
         assert (await sandbox.commands.run(f"curl -sS https://{HOST}/v1/plain", timeout=30)).text == f"{HOST} /v1/plain"
-    async with house.sandbox(
-        rule(), image="data"
-    ) as sandbox:  # the control: such a site does give it away where no rule says redact
+        await sandbox.set_network([rule()])  # the control: such a site does give it away where no rule says redact
         assert CANARY in (await sandbox.commands.run(SENT_BACK, timeout=30)).text
 
 

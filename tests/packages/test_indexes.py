@@ -67,14 +67,14 @@ def test_a_machine_that_is_to_use_no_index_has_none(tmp_path: Path) -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("tools", ["none", "npm"])
 def test_npm_has_its_registry_and_what_it_sends_there(tmp_path: Path, npmrc: str, url: str | None, tools: str) -> None:
-    """With the program, and where there is only what it reads."""
+    """With the program, and where there is only what it reads. pip, of which this is not, would be asked each time."""
     bin_ = tmp_path / "bin"
     bin_.mkdir()
     if tools == "npm":
         registry = npmrc.splitlines()[0].partition("=")[2].strip(" '")
         (bin_ / "npm").write_text(f"#!/bin/sh\n[ \"$*\" = 'config get registry' ] && echo '{registry}'\n")
         (bin_ / "npm").chmod(0o755)
-    assert package_indexes(home(tmp_path, npmrc, PATH=f"{bin_}", TOKEN="fromenv", PIP_NO_INDEX="1")).get("node") == url
+    assert indexes._node(home(tmp_path, npmrc, PATH=f"{bin_}", TOKEN="fromenv")) == url
 
 
 @pytest.mark.parametrize("variable", ["npm_config_registry", "NPM_CONFIG_REGISTRY"])
@@ -87,7 +87,7 @@ def test_the_environment_counts_before_files_of_npm(tmp_path: Path, variable: st
     }
     env = home(tmp_path, npmrc, PATH=str(tmp_path), PIP_NO_INDEX="1") | told
     assert package_indexes(env)["node"] == "https://:tok@env.example.com/"
-    assert package_indexes(env | {variable: ""})["node"] == "https://npm.example.com/"
+    assert indexes._node(env | {variable: ""}) == "https://npm.example.com/"
 
 
 def test_a_tool_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import httpx
@@ -17,9 +17,7 @@ from dayfly.journal import ENDED, Reader, Signer, audit
 from dayfly.server import Configuration, Places
 from tests.cli.leftovers import leftovers
 from tests.server.house import TINY
-from tests.server.test_serve import environment, new_key, serving, with_key
-
-__all__ = ["environment"]
+from tests.server.test_serve import an_environment, new_key, serving, with_key
 
 Act = Callable[[httpx.Client, str], object]
 
@@ -69,35 +67,55 @@ def kill_while(process: subprocess.Popen[str], client: httpx.Client, sandboxes: 
             each.result(60)
 
 
-def kill_and_start_again(environment: dict[str, str], act: Act, count: int) -> None:
+class Relay:
+    """Servers on one data directory, one after the other: where one is killed, the next one is started and goes on."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self.data = Path(environment["DAYFLY_DATA"])
+        self._environment = environment
+        self._key = new_key(environment)
+        self._life = ExitStack()
+        self.start()
+
+    def start(self) -> None:
+        self._life.close()
+        self.process, url = self._life.enter_context(serving(self._environment))
+        client = httpx.Client(base_url=url, headers=with_key(self._key), timeout=60)
+        self.client = self._life.enter_context(client)
+
+    def close(self) -> None:
+        self._life.close()
+
+
+@pytest.fixture(scope="module")
+def relay() -> Iterator[Relay]:
+    with an_environment() as environment, closing(Relay(environment)) as made:
+        yield made
+
+
+def kill_and_start_again(relay: Relay, act: Act, count: int) -> None:
     """What the command line would say of the journal is read here: a process for each takes a second."""
-    data = Path(environment["DAYFLY_DATA"])
-    places = Places.of(Configuration(data=data))
-    key = new_key(environment)
-    with (
-        serving(environment) as (process, url),
-        httpx.Client(base_url=url, headers=with_key(key), timeout=60) as client,
-    ):
-        made = [client.post("/v1/sandboxes", json={"policy": TINY}).json()["id"] for _ in range(count)]
-        journal = Reader(places.journal)
-        while {row.entry.chain for row in journal.unended()} != set(made):  # a commit is some milliseconds behind
-            client.get("/v1/usage")
-        kill_while(process, client, made, act)
-    with (
-        serving(environment) as (process, url),
-        httpx.Client(base_url=url, headers=with_key(key), timeout=60) as client,
-    ):
-        assert leftovers(data) == []
-        paused = [one["id"] for one in client.get("/v1/sandboxes").json()["sandboxes"] if one["state"] == "paused"]
-        assert act is pausing or not paused
-        assert [one["id"] for one in client.get("/v1/sandboxes").json()["sandboxes"]] == paused, "all others have ended"
-        assert {row.entry.chain for row in journal.unended()} == set(paused)
-        assert len(list((data / "server" / "paused").glob("*"))) == len(paused)
-        for sandbox in paused:
-            assert client.post(f"/v1/sandboxes/{sandbox}/resume").json()["state"] == "ready"
-            assert client.delete(f"/v1/sandboxes/{sandbox}").json()["end_reason"] == "stopped"
-        assert client.post("/v1/sandboxes", json={"policy": TINY}).status_code == 201
-        assert audit(places.journal, Signer.existing(places.journal_key).verifier) == []
+    places = Places.of(Configuration(data=relay.data))
+    client, journal = relay.client, Reader(places.journal)
+    made = [client.post("/v1/sandboxes", json={"policy": TINY}).json()["id"] for _ in range(count)]
+    while {row.entry.chain for row in journal.unended()} != set(made):  # a commit is some milliseconds behind
+        client.get("/v1/usage")
+    kill_while(relay.process, client, made, act)
+    relay.start()
+    client = relay.client
+    assert leftovers(relay.data) == []
+    paused = [one["id"] for one in client.get("/v1/sandboxes").json()["sandboxes"] if one["state"] == "paused"]
+    assert act is pausing or not paused
+    assert [one["id"] for one in client.get("/v1/sandboxes").json()["sandboxes"]] == paused, "all others have ended"
+    assert {row.entry.chain for row in journal.unended()} == set(paused)
+    assert len(list((relay.data / "server" / "paused").glob("*"))) == len(paused)
+    for sandbox in paused:
+        assert client.post(f"/v1/sandboxes/{sandbox}/resume").json()["state"] == "ready"
+        assert client.delete(f"/v1/sandboxes/{sandbox}").json()["end_reason"] == "stopped"
+    new = client.post("/v1/sandboxes", json={"policy": TINY})
+    assert new.status_code == 201
+    assert client.delete(f"/v1/sandboxes/{new.json()['id']}").json()["end_reason"] == "stopped"
+    assert audit(places.journal, Signer.existing(places.journal_key).verifier) == []
     for sandbox in made:
         *_, last = journal.entries(sandbox)
         assert last.entry.kind == ENDED
@@ -106,11 +124,11 @@ def kill_and_start_again(environment: dict[str, str], act: Act, count: int) -> N
 
 
 @pytest.mark.parametrize("act", [creating, executing, uploading, pausing, destroying])
-def test_after_a_sigkill_nothing_is_left_and_all_ends_are_marked(environment: dict[str, str], act: Act) -> None:
-    kill_and_start_again(environment, act, 3)
+def test_after_a_sigkill_nothing_is_left_and_all_ends_are_marked(relay: Relay, act: Act) -> None:
+    kill_and_start_again(relay, act, 3)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("act", [creating, executing, uploading, pausing, destroying])
-def test_after_a_sigkill_with_twenty_sandboxes(environment: dict[str, str], act: Act) -> None:
-    kill_and_start_again(environment, act, 20)
+def test_after_a_sigkill_with_twenty_sandboxes(relay: Relay, act: Act) -> None:
+    kill_and_start_again(relay, act, 20)

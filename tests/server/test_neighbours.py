@@ -71,12 +71,16 @@ class Caller(threading.Thread):
         self._stopped.set()
 
 
-@contextmanager
-def calling(url: str, key: str, client: httpx.Client, code: str, *, read: bool = True) -> Iterator[Caller]:
-    """Such a caller of a sandbox of its own, from when its first run has begun."""
+def opened(client: httpx.Client) -> str:
+    """The path of a new sandbox. All are there before anybody floods, who would flood for as long as the others take to start."""
     made = client.post("/v1/sandboxes", json={"policy": TINY})
     assert made.status_code == 201, made.text
-    path = f"/v1/sandboxes/{made.json()['id']}"
+    return f"/v1/sandboxes/{made.json()['id']}"
+
+
+@contextmanager
+def calling(url: str, key: str, client: httpx.Client, path: str, code: str, *, read: bool = True) -> Iterator[Caller]:
+    """Such a caller of a sandbox that is its own, from when its first run has begun."""
     caller = Caller(url, key, path, code, read=read)
     caller.start()
     try:
@@ -97,10 +101,10 @@ def test_whoever_is_beside_floods_and_hogs_is_answered(environment: dict[str, st
         httpx.Client(base_url=url, headers=with_key(key), timeout=BOUND) as client,
         ExitStack() as busy,
     ):
-        path = f"/v1/sandboxes/{client.post('/v1/sandboxes', json={'policy': TINY}).json()['id']}"
-        floods = [busy.enter_context(calling(url, key, client, FLOOD)) for _ in range(4)]
-        idler = busy.enter_context(calling(url, key, client, FLOOD, read=False))
-        hogs = [busy.enter_context(calling(url, key, client, code)) for code in HOGS]
+        path, idle, *others = [opened(client) for _ in range(2 + 4 + len(HOGS))]
+        floods = [busy.enter_context(calling(url, key, client, one, FLOOD)) for one in others[:4]]
+        idler = busy.enter_context(calling(url, key, client, idle, FLOOD, read=False))
+        hogs = [busy.enter_context(calling(url, key, client, *one)) for one in zip(others[4:], HOGS, strict=True)]
         before, left, resident = [one.taken for one in floods], idler.taken, Remains.of(process.pid, data, ()).resident
         for number in range(20):
             done = client.post(f"{path}/executions", json={"code": f"kept = {number}\nprint(kept * 2)"}).json()

@@ -27,13 +27,19 @@ from tests.server.house import TINY
 DAYFLY = [sys.executable, "-m", "dayfly"]
 
 
-@pytest.fixture
-def environment() -> Iterator[dict[str, str]]:
+@contextmanager
+def an_environment() -> Iterator[dict[str, str]]:
     """With a data directory of its own: this user's runsc and images, no key, and no sandbox left at the end."""
     image("tiny")
     with furnished_directory() as data:
         yield {**os.environ, "DAYFLY_DATA": str(data)}
         assert leftovers(data) == []
+
+
+@pytest.fixture
+def environment() -> Iterator[dict[str, str]]:
+    with an_environment() as made:
+        yield made
 
 
 @contextmanager
@@ -158,9 +164,9 @@ def test_without_a_key_only_loopback_is_served(environment: dict[str, str]) -> N
 
 
 def test_keys_that_are_no_keys_are_refused(environment: dict[str, str]) -> None:
-    assert dayfly(environment, "keys", "create", "team", "--scope", "root").returncode == 2
-    assert dayfly(environment, "keys", "revoke", "none").returncode == 2
-    assert dayfly(environment, "keys", "list").stdout == ""
+    assert here(environment, "keys", "create", "team", "--scope", "root").returncode == 2
+    assert here(environment, "keys", "revoke", "none").returncode == 2
+    assert here(environment, "keys", "list").stdout == ""
 
 
 def test_it_speaks_tls_with_the_files_of_its_configuration(environment: dict[str, str], tmp_path: Path) -> None:

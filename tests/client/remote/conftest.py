@@ -7,7 +7,6 @@ import pytest
 
 from dayfly import AsyncSandbox, Sandbox
 from dayfly.manager import Registration
-from tests.machine import image
 from tests.server.house import House
 
 
@@ -43,11 +42,6 @@ def tenant(server: House) -> Tenant:
 @pytest.fixture
 def stranger(server: House) -> Tenant:
     return Tenant(server, "theirs", server.key("theirs"))
-
-
-@pytest.fixture(scope="package", autouse=True)
-def smallest() -> None:
-    image("tiny")
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from dayfly import AsyncSandbox, ServerUnreachable
 from dayfly.server.config import Tls
-from tests.machine import gvisor_with, image, short_directory
+from tests.machine import gvisor_with, short_directory
 from tests.server.house import TINY, House, house
 
 pytestmark = pytest.mark.gvisor
@@ -38,7 +38,6 @@ def a_certificate(directory: Path) -> Tls:
 
 @pytest.fixture
 def secured(tmp_path: Path) -> Iterator[House]:
-    image("python")
     with (
         gvisor_with("") as boundary,
         short_directory() as directory,

@@ -119,7 +119,7 @@ def _until(true: Callable[[], bool]) -> None:
 
 def test_a_running_server_has_the_journal_to_itself(environment: dict[str, str]) -> None:
     with serving(environment):
-        done = dayfly(environment, "prove", "--property", "output", "--image", "python", "--record")
+        done = dayfly(environment, "prove", "--property", "output", "--image", "tiny", "--record")
     assert done.returncode == 4
     assert "another dayfly writes the journal" in done.stderr
 
@@ -127,7 +127,7 @@ def test_a_running_server_has_the_journal_to_itself(environment: dict[str, str])
 def test_a_proof_that_nobody_has_asked_a_server_for_is_signed_into_its_journal_too(
     environment: dict[str, str], places: Places
 ) -> None:
-    done = dayfly(environment, "prove", "--property", "output", "--image", "python", "--record", "--json")
+    done = dayfly(environment, "prove", "--property", "output", "--image", "tiny", "--record", "--json")
     assert done.returncode == 0, done.stderr
     (entry,) = Reader(places.journal).entries(SERVER)
     facts = json.loads(entry.entry.facts)
