@@ -129,6 +129,13 @@ class NoSuchSandbox(InputError):
 
     http_status = 404
 
+    @classmethod
+    def of(cls, sandbox: str) -> NoSuchSandbox:
+        """The same of each of these, so that nobody learns which it is."""
+        return cls(
+            f"no sandbox {sandbox!a:.80}", remedy="open a new one, or ask with the key of the tenant that has it"
+        )
+
 
 class AdmissionRefused(DayflyError):
     """There is no room for another sandbox now, for this tenant or on this machine. Try again after ``retry_after`` seconds."""

@@ -96,6 +96,7 @@ def test_what_lives_is_listed_and_nothing_of_it_is_obeyed_by_a_terminal(home: Pa
     assert BERT not in listed
     assert "\x1b" not in listed
     (row,) = [json.loads(line) for line in dayfly("ps", "--json").stdout.splitlines()]
+    assert (row["sandbox"], row["state"]) == (ANNA, "ready")
     assert (row["chain"], row["tenant"], row["facts"]["policy"]["image"]) == (ANNA, "anna", "data")
 
 

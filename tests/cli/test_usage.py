@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -61,6 +62,25 @@ def test_both_options_give_the_help(script: Path, arguments: tuple[str, ...]) ->
     assert "Usage: dayfly" in short.stdout
 
 
+USAGES = {
+    ("run",): "[FILE|-]",
+    ("images", "build"): "[NAME]...",
+    ("images", "rm"): "{NAME}...",
+    ("stop",): "{ID}...",
+    ("keys", "create"): "{TENANT}",
+    ("secrets", "set"): "{NAME}",
+    ("journal", "egress"): "[ID]",
+}
+
+
+@pytest.mark.parametrize(("arguments", "usage"), USAGES.items())
+def test_arguments_are_named_as_in_the_pages_and_marked_once(
+    script: Path, arguments: tuple[str, ...], usage: str
+) -> None:
+    told = call("dayfly", *arguments, "--help", path=script.parent).stdout
+    assert f"Usage: dayfly {' '.join(arguments)} [OPTIONS] {usage}\n" in re.sub(r" *\n", "\n", told)
+
+
 @pytest.mark.parametrize("arguments", [(), ("images",)])
 def test_no_command_gives_the_help(script: Path, arguments: tuple[str, ...]) -> None:
     done = call("dayfly", *arguments, path=script.parent)
@@ -82,6 +102,7 @@ def test_advice_is_rewritten_only_where_it_is_to_be_typed(script: Path, monkeypa
     assert typeable("run: dayfly setup --from go, or dayfly images build x") == (
         "run: 'my dir/dayfly' setup --from go, or 'my dir/dayfly' images build x"
     )
+    assert typeable("run: dayfly prove") == "run: 'my dir/dayfly' prove"
     for text in ("dayfly never uses it", "x/dayfly run", "dayfly runs", "python -m dayfly run"):
         assert typeable(text) == text
     monkeypatch.setattr(sys, "argv", ["a-program-that-uses-it"])

@@ -207,7 +207,7 @@ def anybodys_sandbox(patch: pytest.MonkeyPatch) -> None:
         for one in self.all():
             if one.id == sandbox:
                 return one
-        raise NoSuchSandbox(f"no sandbox {sandbox!a:.80}", remedy="open a new one")
+        raise NoSuchSandbox.of(sandbox)
 
     patch.setattr(Registry, "find", find)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 __all__ = ["command", "typeable"]
 
 _ADVICE = re.compile(
-    r"(?<![\w./-])(?<!-m )dayfly (?=(?:run|shell|setup|doctor|images|serve|keys|secrets|identity|journal|ps|logs|backup|stop|pause|resume|usage|templates|--)(?![\w/]))"
+    r"(?<![\w./-])(?<!-m )dayfly (?=(?:run|shell|setup|doctor|prove|images|serve|keys|secrets|identity|journal|ps|logs|backup|stop|pause|resume|usage|templates|--)(?![\w/]))"
 )
 
 _PIP = re.compile(r"(?<![\w./-])pip install 'dayfly\[")

@@ -32,7 +32,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 @guarded
 def build(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Recipes to build; with --add, more packages.")
+        list[str] | None, typer.Argument(metavar="NAME", help="Recipes to build; with --add, more packages.")
     ] = None,
     base: Annotated[str | None, typer.Option("--from", metavar="NAME", help="Image or recipe to start from.")] = None,
     add: Annotated[
@@ -91,7 +91,7 @@ def show_all(as_json: Json = False) -> int:
 
 @images.command("show")
 @guarded
-def show(name: Annotated[str, typer.Argument(help="Name or digest.")], as_json: Json = False) -> int:
+def show(name: Annotated[str, typer.Argument(metavar="NAME", help="Name or digest.")], as_json: Json = False) -> int:
     """Show what is inside an image: every package with its version and licence."""
     store = Store(usable_paths())
     image = image_of(name)
@@ -109,7 +109,7 @@ def show(name: Annotated[str, typer.Argument(help="Name or digest.")], as_json: 
 
 @images.command("rm")
 @guarded
-def remove(names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Names or digests.")]) -> int:
+def remove(names: Annotated[list[str], typer.Argument(metavar="NAME", help="Names or digests.")]) -> int:
     """Remove images; one that a sandbox uses is refused."""
     store = Store(usable_paths())
     for name in names:

@@ -90,7 +90,7 @@ def show(chain: Chain, as_json: AsJson = False, config: ConfigFile = None) -> in
 @journal.command("egress")
 @guarded
 def egress(
-    chain: Annotated[str | None, typer.Argument(metavar="[ID]", help="One sandbox's id.")] = None,
+    chain: Annotated[str | None, typer.Argument(metavar="ID", help="One sandbox's id.")] = None,
     tenant: Annotated[str | None, typer.Option(help="One tenant's sandboxes.")] = None,
     days: Annotated[float | None, typer.Option(min=0, help="No older than that.")] = None,
     suggest: Annotated[
@@ -153,7 +153,7 @@ def heads(config: ConfigFile = None) -> int:
 @journal.command("erase")
 @guarded
 def erase(
-    tenant: Annotated[str, typer.Argument(help="Whose code and output.")],
+    tenant: Annotated[str, typer.Argument(metavar="TENANT", help="Whose code and output.")],
     config: ConfigFile = None,
 ) -> int:
     """Erase what there is of a tenant's code and output; digests stay, so that all still verifies."""
@@ -223,12 +223,13 @@ def logs(chain: Chain, config: ConfigFile = None) -> int:
 
 @guarded
 def ps(as_json: AsJson = False, config: ConfigFile = None) -> int:
-    """Sandboxes of the server that have not ended: that are ready, or paused."""
+    """Sandboxes of the server that have not ended: that are ready, or paused. Of a killed server also those that ended with
+    it, until its next start."""
     reader = _reader(_places(config))
     found, paused = reader.unended(), reader.paused()
     if as_json:
         for row in found:
-            say(json.dumps({**row.as_json(), "state": _state(row, paused)}))
+            say(json.dumps({"sandbox": row.entry.chain, "state": _state(row, paused), **row.as_json()}))
         return Ending.OK
     table = Table("id", "state", "tenant", "conversation", "template", "image", "opened", box=None)
     for row in found:

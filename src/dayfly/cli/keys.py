@@ -30,7 +30,7 @@ Tenant = Annotated[str | None, typer.Option(help="Only those of this tenant.")]
 @keys.command("create")
 @guarded
 def create(
-    tenant: Annotated[str, typer.Argument(help="Whose sandboxes it is for.")],
+    tenant: Annotated[str, typer.Argument(metavar="TENANT", help="Whose sandboxes it is for.")],
     name: Annotated[str, typer.Option(help="What you know it by.")] = "cli",
     scope: Annotated[list[str] | None, typer.Option(help="read, run, admin, metrics or proofs (default run).")] = None,
     expires_in: Annotated[float | None, typer.Option(help="Seconds until it expires (default: never).")] = None,

@@ -18,7 +18,7 @@ from dayfly.errors import InputError
 
 __all__ = ["pause", "resume", "stop", "templates", "usage"]
 
-Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="As dayfly ps lists them.")]
+Ids = Annotated[list[str], typer.Argument(metavar="ID", help="As dayfly ps lists them.")]
 Url = Annotated[str | None, typer.Option(help="The server (default DAYFLY_URL).")]
 ApiKey = Annotated[str | None, typer.Option(help="Its key (better in DAYFLY_API_KEY: others can read command lines).")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -47,7 +47,7 @@ _LANGUAGES = {".py": "python", ".js": "javascript", ".mjs": "javascript", ".sh":
 
 @guarded
 def run(
-    file: Annotated[str | None, typer.Argument(metavar="[FILE|-]", help="File with the code; - reads stdin.")] = None,
+    file: Annotated[str | None, typer.Argument(metavar="FILE|-", help="File with the code; - reads stdin.")] = None,
     code: Annotated[str | None, typer.Option("-c", metavar="CODE", help="The code itself.")] = None,
     inputs: Annotated[
         list[Path] | None,

@@ -26,7 +26,7 @@ __all__ = ["secrets"]
 
 secrets = typer.Typer(help="Store, list and remove secrets that rules of the network name.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="By which rules name it.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="By which rules name it.")]
 Tenant = Annotated[str | None, typer.Option(help="Whose it is (default: anybody's whose policy may name it).")]
 Conversation = Annotated[str | None, typer.Option(help="The only one of the tenant that it is for.")]
 Hosts = Annotated[

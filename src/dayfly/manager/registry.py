@@ -146,7 +146,7 @@ class Registry:
         self._forget()
         found = self._live.get(sandbox) or self._ended.get(sandbox, (0.0, None))[1]
         if found is None or found.tenant != tenant:
-            raise NoSuchSandbox(f"no sandbox {sandbox!a:.80}", remedy="open a new one")
+            raise NoSuchSandbox.of(sandbox)
         return found
 
     def all(self, tenant: str | None = None) -> Sequence[Registration]:

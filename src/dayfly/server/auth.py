@@ -67,7 +67,10 @@ def _failure(connection: HTTPConnection, services: Services) -> Unauthenticated 
             "too many wrong keys from this address", retry_after=wait, remedy="wait, and mend the key"
         )
     services.tenants.note("authentication.failed", "", {"address": address})
-    return Unauthenticated("no valid key came with the request", remedy="send the header Authorization: Bearer dfk_...")
+    return Unauthenticated(
+        "no valid key came with the request",
+        remedy="send Authorization: Bearer dfk_... (api_key= and DAYFLY_API_KEY do) with a key that is neither revoked nor expired: dayfly keys list",
+    )
 
 
 def known(connection: HTTPConnection) -> Caller:
@@ -114,7 +117,7 @@ class _Sandbox:
         """Raises ``NotAllowed`` or ``NoSuchSandbox``."""
         caller = await self._may(connection)
         if caller.sandbox not in (None, sandbox):
-            raise NoSuchSandbox(f"no sandbox {sandbox!a:.80}", remedy="open a new one")
+            raise NoSuchSandbox.of(sandbox)
         return services_of(connection).tenants.find(caller.tenant, sandbox)
 
 

@@ -135,7 +135,7 @@ class Keys:
         """
         found = self._find(identity)
         if found is None or tenant not in (None, found.tenant):
-            raise NoSuchKey(f"no key {identity!a:.80}", remedy="list the keys that are there")
+            raise NoSuchKey(f"no key {identity!a:.80}", remedy="see: dayfly keys list, or GET /v1/keys")
         with writing(self._path) as connection:
             change = "UPDATE secrets SET revoked = ? WHERE id = ? AND revoked IS NULL"
             connection.execute(change, (self._now(), identity))

@@ -82,6 +82,20 @@ async def test_an_answer_that_is_no_http_shows_the_key_nowhere() -> None:
     assert KEY not in everything_about(caught.value)
 
 
+async def test_a_server_that_is_not_there_is_told_of_in_the_systems_words() -> None:
+    async with serving(_says_nothing) as http:
+        url = http.address.url
+    again = Http(Address(url, KEY))
+    with pytest.raises(ServerUnreachable) as caught:
+        await again.ask("GET", "/x")
+    await again.close()
+    assert caught.value.message == f"no server answers at {url}: Connection refused"
+
+
+async def _says_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Ends at once."""
+
+
 @pytest.mark.parametrize(
     ("variables", "found"),
     [

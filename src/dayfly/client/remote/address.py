@@ -76,7 +76,9 @@ def _url(url: object) -> str:
     except ValueError:  # of a port or an IPv6 address
         usable = False
     if not usable:
-        raise InputError("not an http or https address", remedy=_GOOD_URL)  # not shown: it may hold a password
+        raise InputError(
+            "the server's url (url=, --url, DAYFLY_URL) is no http or https address", remedy=_GOOD_URL
+        )  # not shown: it may hold a password
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
         raise InputError("a server's url has no user, query or fragment", remedy="the key goes into api_key=")
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
@@ -280,12 +281,19 @@ def _reason(error: Exception) -> str:
     """Nothing of the request, which has the key, nor of a proxy's address, which may have a password."""
     import aiohttp
 
-    if isinstance(error, aiohttp.ClientResponseError):
+    if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.strerror:
+        told = _cause(error.os_error)
+    elif isinstance(error, aiohttp.ClientResponseError):
         told = f"{error.status} {error.message}"
     else:
         told = "" if isinstance(error, aiohttp.InvalidURL) else str(error)
     first, *_ = told.splitlines() or [type(error).__name__]
     return first[:200]
+
+
+def _cause(error: OSError) -> str:
+    """In the system's words where it has some: asyncio's have the address once more."""
+    return os.strerror(error.errno) if isinstance(error, ConnectionError) and error.errno else str(error.strerror)
 
 
 def _tls(address: Address) -> ssl.SSLContext | None:
