@@ -29,7 +29,7 @@ class Zone:
     third_party: str = ""
 
 
-NOUNS = "errors limits names hosts urls shared_hosts network policy denial saved spec"
+NOUNS = "errors limits names hosts urls shared_hosts network policy denial owner saved spec"
 BOUNDARY_PARTS = (
     "boundaries.base boundaries.snapshot boundaries.forks boundaries.pipes boundaries.processes boundaries.stderr "
     "boundaries.life"
@@ -46,11 +46,12 @@ ZONES = {
     "network": Zone("errors limits hosts urls shared_hosts", "a noun", third_party="pydantic packaging"),
     "policy": Zone("errors limits network", "a noun", third_party="pydantic"),
     "denial": Zone("", "a noun"),
+    "owner": Zone("", "a noun"),
     "saved": Zone("", "a noun"),
     "spec": Zone("errors limits policy denial", "a noun"),
     "paths": Zone("errors", "where things are kept on this machine"),
     "secrets": Zone(
-        "errors limits names network paths", "values by name, for the gateway only", third_party="pydantic"
+        "errors limits names network owner paths", "values by name, for the gateway only", third_party="pydantic"
     ),
     "secrets.ring_child": Zone("", "asks the keyring, and can be killed", third_party="keyring"),
     # the protocol, and what runs inside
@@ -237,6 +238,7 @@ PORTABLE = (
     "network",
     "policy",
     "denial",
+    "owner",
     "saved",
     "spec",
     "client",

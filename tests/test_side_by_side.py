@@ -39,6 +39,15 @@ def test_all_is_well_when_each_of_them_is(tmp_path: Path, bodies: tuple[str, str
     assert all(f"--- {folder}: " in done.stdout for folder in folders), done.stdout
 
 
+def test_each_may_keep_bytecode_whatever_its_caller_may(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("import sys\n\ndef test_it():\n    assert not sys.dont_write_bytecode\n")
+    done = subprocess.run(
+        [sys.executable, str(TOOL), str(tmp_path), "--", "-p", "no:hypothesispytest", "-p", "no:schemathesis", "-p", "no:asyncio"],
+        cwd=tmp_path, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+
+
 SLOW = """
 import pathlib, time, pytest
 

@@ -9,6 +9,7 @@ all that there are.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 import time
@@ -58,13 +59,19 @@ def _interruptible() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+def environment() -> dict[str, str]:
+    """Of each pytest. Where bytecode is not kept, every one of them compiles all of its tests again, and every server that a test
+    starts all of dayfly: together a tenth of the time."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 async def run(paths: list[str], arguments: list[str]) -> bool:
     """Whether all is well. When this is cancelled, pytest is asked to end, once, so that it clears up."""
     begun = time.monotonic()
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "pytest", *arguments, *paths,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-        start_new_session=True, preexec_fn=_interruptible,
+        start_new_session=True, preexec_fn=_interruptible, env=environment(),
     )  # fmt: skip
     try:
         said, _ = await process.communicate()

@@ -19,7 +19,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from dayfly.errors import HostError, PolicyError
 from dayfly.hosts import BadHost, IsAddress, canonical
 from dayfly.images.pip import pip_command
-from dayfly.network import Grants, PackageKind, PackagesRule
+from dayfly.network import PackageKind, PackagesRule, RuleList
 from dayfly.tool_settings import npm_settings
 
 __all__ = ["SECONDS", "MachineIndexes", "package_indexes"]
@@ -52,7 +52,7 @@ class MachineIndexes:
         self._ask = ask
         self._asking: asyncio.Future[dict[PackageKind, str]] | None = None
 
-    async def of(self, rules: Grants) -> dict[PackageKind, str]:
+    async def of(self, rules: RuleList) -> dict[PackageKind, str]:
         """Raises ``PolicyError`` where this machine has none of a kind that a rule names packages of."""
         named = [rule.packages for rule in rules if isinstance(rule, PackagesRule)]
         needed: list[PackageKind] = [kind for kind in _KINDS if any(getattr(one, kind) for one in named)]

@@ -137,7 +137,7 @@ def _download(url: str, target: Path, progress: Progress) -> str:
         while chunk := response.read(_CHUNK):
             done += len(chunk)
             if done > _ARCHIVE_CAP:
-                raise HostError(f"{url} is larger than a release can be")
+                raise HostError(f"{url} is larger than a release can be", remedy=_OTHERS)
             digest.update(chunk)
             file.write(chunk)
             progress(Step(Stage.DOWNLOAD, done, total, "gvisor"))
@@ -171,7 +171,7 @@ def _unpack_release(archive: Path, stage: Path) -> None:
                     continue
                 size += member.size
                 if size > _UNPACKED_CAP:
-                    raise HostError("the release unpacks to more than a release can be")
+                    raise HostError("the release unpacks to more than a release can be", remedy=_OTHERS)
                 target = stage.joinpath(*parts)
                 target.parent.mkdir(exist_ok=True)
                 with content, target.open("wb") as file:

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from dayfly.limits import AS_KEPT, LONGEST_LIFE, Checked, Limits, Unfit
-from dayfly.network import Grant, Input, Network, Output, refuse_overlapping
+from dayfly.network import BaseRule, Input, Network, Output, refuse_overlapping
 
 __all__ = ["AS_KEPT", "DEFAULT_IMAGE", "DataMount", "Policy", "parse_policy"]
 
@@ -181,7 +181,7 @@ class Policy(Checked):
         return self
 
     @property
-    def destinations(self) -> tuple[tuple[str, Grant], ...]:
+    def destinations(self) -> tuple[tuple[str, BaseRule], ...]:
         """Everything that it leads to outside, each with its place in the policy: rules, and what is copied."""
         rules = () if isinstance(self.network, str) else self.network
         return (

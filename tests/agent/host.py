@@ -87,14 +87,23 @@ class Call:
 
     async def event(self, name: str, enough: Callable[[dict[str, Any]], bool] = lambda fields: True) -> dict[str, Any]:
         """Wait for an event of this name; returns the fields of the first that is ``enough``."""
+        looked = 0
+        found: dict[str, Any] | None = None
 
-        def found() -> list[dict[str, Any]]:
-            return [fields for known, fields in self.events if known == name and enough(fields)]
+        def look() -> bool:
+            nonlocal looked, found
+            for known, fields in self.events[looked:]:
+                if known == name and enough(fields):
+                    found = fields
+                    return True
+            looked = len(self.events)
+            return False
 
-        await self._host.until(lambda: self.done or bool(found()))
+        await self._host.until(lambda: look() or self.done)
         if self.failure:
             raise self.failure
-        return found()[0]
+        assert found is not None, (name, self.value)
+        return found
 
     async def output(self, enough: bytes) -> bytes:
         """Wait until stdout contains ``enough``."""

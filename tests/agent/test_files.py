@@ -292,7 +292,8 @@ async def test_a_full_disk_is_told_as_no_space(shared: Host) -> None:
 
 
 async def test_thirty_thousand_entries_are_listed_page_by_page(shared: Host) -> None:
-    await shared.out("mkdir ~/many; cd ~/many; seq 100001 130000 | xargs touch")
+    make = "import os\nos.mkdir('many'); os.chdir('many')\nfor number in range(100001, 130001): os.mknod(str(number))"
+    await (await shared.python(make)).result()
     first = await entries(shared, "many", limit=1000)
     assert [one["name"] for one in first["entries"]] == [str(number) for number in range(100001, 101001)]
     last = await entries(shared, "many", after="129990", limit=1000)
@@ -317,9 +318,9 @@ async def test_setuid_bits_are_not_set_by_a_write(shared: Host) -> None:
 
 
 async def test_much_passes_through_without_being_held_inside(shared: Host) -> None:
-    await shared.out("truncate -s 300M ~/huge")
+    await shared.out("truncate -s 160M ~/huge")
     call = await shared.open("file.read", path="huge", offset=0, length=None)
     call.keep = False
     await call.result()
-    assert call.received == 300 << 20
+    assert call.received == 160 << 20
     assert int(await shared.out("awk '/VmRSS/ {print $2}' /proc/1/status")) < 64 * 1024  # KiB

@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
-from tests.agent.conftest import OpenRoom
-from tests.agent.host import Host
+from dayfly.boundaries.gvisor import GvisorBoundary
+from dayfly.limits import MIB, Limits
+from tests.agent.conftest import OpenRoom, open_room
+from tests.agent.host import LIMITS, Host
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="module")]
+
+
+SMALL = {"caps": Limits(memory=384 * MIB), "limits": {**LIMITS, "data": 320 * MIB}}
+"""A third of the default, with the same distance between the two: what takes all of it is through three times as soon."""
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def shared(gvisor: GvisorBoundary, agents: Path) -> AsyncIterator[Host]:
+    async with open_room(gvisor, agents, "python", **SMALL) as host:
+        yield host
 
 
 async def execute(host: Host, code: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import pytest_asyncio
 from dayfly.boundaries.gvisor import GvisorBoundary
 from tests.agent.conftest import open_room
 from tests.agent.host import Host, Taken
+from tests.turns import one_a_day
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="module")]
 
@@ -115,7 +116,7 @@ CLIENTS = {
 }
 
 
-@pytest.mark.parametrize("name", ["api.example", "b.wild.example"])
+@pytest.mark.parametrize("name", one_a_day(["api.example", "b.wild.example"]))
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_a_client_gets_its_answer(data: Host, web: Web, client: str, name: str) -> None:
     out = await data.out(f"env | grep -i proxy; {CLIENTS[client].format(name=name)}")

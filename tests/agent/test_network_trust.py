@@ -14,6 +14,7 @@ from dayfly.boundaries.gvisor import GvisorBoundary
 from tests.agent.authority import Authority, SecureWeb
 from tests.agent.conftest import open_room
 from tests.agent.host import Failed, Host
+from tests.machine import image
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="module")]
 
@@ -32,6 +33,15 @@ async def tell(host: Host, authority: str | None, **env: str) -> None:
 async def data(gvisor: GvisorBoundary, agents: Path) -> AsyncIterator[Host]:
     async with open_room(gvisor, agents, "data") as host:
         yield host
+
+
+@pytest.fixture(scope="module")
+def lists() -> list[str]:
+    """All lists of roots in the image: the system's, and two of Python's, its own, and pip's."""
+    root = image("data").rootfs
+    found = [SYSTEM, *(f"/{path.relative_to(root)}" for path in (root / "usr").rglob("certifi/cacert.pem"))]
+    assert len(found) == 3
+    return found
 
 
 @pytest.fixture
@@ -83,7 +93,6 @@ async def test_a_client_believes_the_authority_that_was_told_and_no_other(
     data: Host, web: SecureWeb, client: str
 ) -> None:
     for authority, expected in (
-        (None, False),
         (OURS.pem, True),
         (OTHER.pem, False),  # the former one is not believed any more
     ):
@@ -94,13 +103,14 @@ async def test_a_client_believes_the_authority_that_was_told_and_no_other(
 
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_what_the_image_reads_by_default_has_it_too(data: Host, web: SecureWeb, client: str) -> None:
-    """For programs that know of no variable. (Debian's node reads the system's list, others' one that is built in.)"""
-    await tell(data, OURS.pem)
-    arrived, said = await arrives(data, web, f"{BARE} bash -c {quoted(CLIENTS[client])}")
-    assert arrived, said
-    await tell(data, None)
-    arrived, said = await arrives(data, web, f"{BARE} bash -c {quoted(CLIENTS[client])}")
-    assert not arrived, said
+    """For programs that know of no variable. (Debian's node reads the system's list, others' one that is built in.)
+
+    Without an authority there is none: ``test_variables_are_there_while_the_rules_are_and_what_the_user_has_set_stays``.
+    """
+    for authority, expected in ((OURS.pem, True), (None, False)):
+        await tell(data, authority)
+        arrived, said = await arrives(data, web, f"{BARE} bash -c {quoted(CLIENTS[client])}")
+        assert arrived == expected, said
 
 
 def quoted(line: str) -> str:
@@ -112,27 +122,35 @@ def certificates(bundle: bytes) -> set[bytes]:
 
 
 async def test_the_images_own_roots_are_all_there_and_nothing_but_them_when_it_is_over(
-    data: Host, gvisor: GvisorBoundary, agents: Path
+    data: Host, lists: list[str], gvisor: GvisorBoundary, agents: Path
 ) -> None:
-    lists = (await data.out(f"echo {SYSTEM}; find /usr -path '*certifi/cacert.pem'")).decode().split()
-    assert len(lists) == 3, "the system's, and two of Python's: its own, and pip's"
     async with open_room(gvisor, agents, "data") as untouched:
-        plains = {file: await untouched.out(f"cat {file}") for file in lists}
+        plains = await contents(untouched, *lists)
         assert await untouched.out("ls /run; env | grep -c _CA_ || true") == b"0\n", "nothing is there for nobody"
-    assert all(len(certificates(plain)) > 100 for plain in plains.values())
+    assert all(len(certificates(plain)) > 100 for plain in plains)
     ours = certificates(OURS.pem.encode())
     for authority, more in ((OURS.pem, ours), (None, set()), (OURS.pem, ours), (None, set())):
         await tell(data, authority)
-        assert await data.out("cat /run/dayfly/ca-certificates.crt") == await data.out(f"cat {SYSTEM}")
-        for file, plain in plains.items():
-            bundle = await data.out(f"cat {file}")
+        told, *bundles = await contents(data, "/run/dayfly/ca-certificates.crt", *lists)
+        assert told == bundles[lists.index(SYSTEM)]
+        for bundle, plain in zip(bundles, plains, strict=True):
             assert certificates(bundle) == certificates(plain) | more
             assert bundle.startswith(plain)
 
 
-async def test_user_code_cannot_change_it(data: Host) -> None:
+async def contents(host: Host, *files: str) -> list[bytes]:
+    """Of each file, in one go."""
+    end = b"\0end of file\0"
+    read = (await host.out(f"for file in {' '.join(files)}; do cat $file && printf '\\0end of file\\0'; done")).split(
+        end
+    )
+    assert len(read) == len(files) + 1
+    return read[:-1]
+
+
+async def test_user_code_cannot_change_it(data: Host, lists: list[str]) -> None:
     await tell(data, OURS.pem)
-    everything = f"cat {SYSTEM} /run/dayfly/*.crt $(find /usr -name cacert.pem) | sha256sum"
+    everything = f"cat /run/dayfly/*.crt {' '.join(lists)} | sha256sum"
     before = await data.out(everything)
     where = (await data.out("python3 -c 'import certifi; print(certifi.where())'")).decode().strip()
     assert where.endswith("/cacert.pem")
@@ -155,7 +173,7 @@ async def test_user_code_cannot_change_it(data: Host) -> None:
         assert (await call.result())["exit_code"] != 0, attempt
     assert await data.out(everything) == before
     assert await data.out("stat -c '%U %a' /run/dayfly /run/dayfly/*") == b"root 755\n" + 4 * b"root 644\n"
-    owners = await data.out("stat -c %u /etc /etc/ssl/certs $(dirname $(find /usr -name cacert.pem)) | uniq | wc -l")
+    owners = await data.out(f"stat -c %u /etc $(dirname {' '.join(lists)}) | uniq | wc -l")
     assert owners == b"1\n", "directories are whose they were"
 
 
@@ -201,13 +219,26 @@ BAD: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("what", BAD)
-async def test_what_cannot_be_is_refused_and_nothing_has_changed(data: Host, what: str) -> None:
+LOOK = f"env | sort; sha256sum {SYSTEM}; getent hosts {HOST}"
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def looked(data: Host) -> bytes:
+    """What code sees of the rules that ``good`` tells."""
+    await good(data)
+    return await data.out(LOOK)
+
+
+async def good(data: Host) -> None:
     await tell(data, OURS.pem, AWS_REGION="here")
-    before = await data.out(f"env | sort; sha256sum {SYSTEM}; getent hosts {HOST}")
+
+
+@pytest.mark.parametrize("what", BAD)
+async def test_what_cannot_be_is_refused_and_nothing_has_changed(data: Host, looked: bytes, what: str) -> None:
+    await good(data)
     with pytest.raises(Failed, match="bad_request"):
         await data.ask("network", **{"names": [], "authority": None, "env": {}, **BAD[what]})
-    assert await data.out(f"env | sort; sha256sum {SYSTEM}; getent hosts {HOST}") == before
+    assert await data.out(LOOK) == looked
 
 
 @pytest.mark.parametrize("name", ["tiny", "python39"])

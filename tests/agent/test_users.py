@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from tests.agent.conftest import OpenRoom
-from tests.agent.host import Host
+from tests.agent.host import LIMITS, Host
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="module")]
 
@@ -160,17 +160,18 @@ async def test_killing_all_that_can_be_killed_leaves_the_agent(shared: Host) -> 
     await (await shared.write("after", b"x")).result()
 
 
-async def test_a_fork_bomb_ends_with_its_command_and_the_agent_still_starts_others(shared: Host) -> None:
+async def test_a_fork_bomb_ends_with_its_command_and_the_agent_still_starts_others(rooms: OpenRoom) -> None:
+    room = await rooms(limits={**LIMITS, "processes": 50})
     bomb = (
         "import os, time\nwhile True:\n try: os.fork()\n except OSError: print('full', flush=True); time.sleep(300)\n"
     )
-    call = await shared.python(bomb)
+    call = await room.python(bomb)
     await call.output(b"full")
-    other = await shared.run("echo", "served")
+    other = await room.run("echo", "served")
     assert (await other.result())["exit_code"] == 0
     await call.cancel()
     assert (await call.result())["signal"] == signal.SIGKILL
-    await nothing_left(shared)
+    await nothing_left(room)
 
 
 async def test_the_agent_answers_beside_a_dozen_spinning_processes(rooms: OpenRoom) -> None:

@@ -55,7 +55,15 @@ def gvisor(runsc: Path, agent: Path, data: Path, rootfs: Path) -> Subject:
     return gvisor_subject(json.dumps({"agent": str(agent), "data": str(data), "rootfs": str(rootfs)}))
 
 
+@pytest.fixture(scope="module")
+def snapshots() -> Iterator[Path]:
+    """A directory for what the module's cells are restored from."""
+    with short_directory() as directory:
+        yield directory
+
+
 @pytest.fixture
-def restored(runsc: Path, agent: Path, data: Path, rootfs: Path) -> Subject:
+def restored(runsc: Path, agent: Path, data: Path, rootfs: Path, snapshots: Path) -> Subject:
     """gVisor, and every cell was restored from a snapshot."""
-    return restored_subject(json.dumps({"agent": str(agent), "data": str(data), "rootfs": str(rootfs)}))
+    places = {"agent": agent, "data": data, "rootfs": rootfs, "snapshots": snapshots}
+    return restored_subject(json.dumps({name: str(path) for name, path in places.items()}))

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from dayfly.testing.boundary_contract import CLAUSES, Clause, Subject, check_boundary
+from tests.turns import in_turns
 
 
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
@@ -23,7 +24,7 @@ async def test_the_gvisor_boundary_keeps_the_contract(clause: Clause, gvisor: Su
 
 
 @pytest.mark.gvisor
-@pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
+@pytest.mark.parametrize("clause", in_turns(CLAUSES, 2), ids=lambda clause: clause.__name__)
 async def test_a_restored_cell_keeps_the_contract(clause: Clause, restored: Subject) -> None:
     await clause(restored)
 

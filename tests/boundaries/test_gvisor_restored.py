@@ -26,8 +26,9 @@ from tests.boundaries.test_bound import (  # noqa: F401 - collected here too, ov
 )
 from tests.boundaries.test_gvisor_limits import (  # noqa: F401 - collected here too, over the fixture below
     FLOOD_SECONDS,
-    abilities,
+    OFFERED,
     make_spec,
+    offered,
     test_a_disk_flood_is_full_or_ends_the_cell,
     test_a_memory_flood_ends_the_cell_for_memory,
     test_a_process_flood_is_bounded,
@@ -42,6 +43,7 @@ from tests.boundaries.test_gvisor_limits import (  # noqa: F401 - collected here
     test_strict_demands_that_every_limit_be_enforced,
     test_what_is_written_to_tmp_is_disk_and_not_memory,
 )
+from tests.turns import one_a_day
 
 pytestmark = pytest.mark.gvisor
 
@@ -54,9 +56,15 @@ INSIDE = [
 ]
 
 
+@pytest.fixture(params=one_a_day(OFFERED[::-1]))
+def abilities(request: pytest.FixtureRequest, runsc: Path) -> Abilities:
+    """In turn, and the other one than for cells that were started: both are tested each day."""
+    return offered(request.param)
+
+
 @pytest.fixture
-def boundary(abilities: Abilities, data: Path) -> RestoringBoundary:  # noqa: F811 - a fixture by its name
-    return RestoringBoundary(GvisorBoundary(Paths(data, data / "run"), abilities), data / "images")
+def boundary(abilities: Abilities, data: Path, snapshots: Path) -> RestoringBoundary:
+    return RestoringBoundary(GvisorBoundary(Paths(data, data / "run"), abilities), snapshots)
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from dayfly.network import parse_network
-from dayfly.secrets import Identity, Vault
+from dayfly.owner import NOBODY, Owner
+from dayfly.secrets import Vault
 from tests.cli.leftovers import Dayfly
 from tests.secrets.canary import CANARY, seen_in
 from tests.secrets.test_ring import use
@@ -21,9 +22,9 @@ from tests.secrets.test_ring import use
 HOST = ("--host", "api.example.com")
 
 
-def stored(data: Path, identity: Identity | None = None) -> dict[str, str]:
-    grants = parse_network([{"host": "api.example.com", "inject": {"secret": "crm"}}])
-    return Vault.at(data / "secrets").resolve(grants, identity or Identity()).values
+def stored(data: Path, owner: Owner = NOBODY) -> dict[str, str]:
+    rules = parse_network([{"host": "api.example.com", "inject": {"secret": "crm"}}])
+    return Vault.at(data / "secrets").resolve(rules, owner).values
 
 
 def quiet(*done: subprocess.CompletedProcess[str]) -> None:
@@ -57,14 +58,14 @@ def test_of_a_variable_and_of_a_file(dayfly: Dayfly, data: Path, tmp_path: Path)
 def test_an_owner_has_one_of_his_own(dayfly: Dayfly, data: Path) -> None:
     dayfly("secrets", "set", "crm", *HOST, input="everybodys")
     dayfly("secrets", "set", "crm", *HOST, "--tenant", "anna", "--conversation", "monday", input="mondays")
-    assert stored(data, Identity("anna", "monday")) == {"crm": "mondays"}
-    assert stored(data, Identity("anna")) == {"crm": "everybodys"}
+    assert stored(data, Owner("anna", "monday")) == {"crm": "mondays"}
+    assert stored(data, Owner("anna")) == {"crm": "everybodys"}
     assert "anna    monday" in dayfly("secrets", "list").stdout
     assert (
         "anna, conversation monday"
         in dayfly("secrets", "rm", "crm", "--tenant", "anna", "--conversation", "monday").stderr
     )
-    assert stored(data, Identity("anna", "monday")) == {"crm": "everybodys"}
+    assert stored(data, Owner("anna", "monday")) == {"crm": "everybodys"}
 
 
 @pytest.mark.parametrize(

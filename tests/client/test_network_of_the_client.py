@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dayfly import AsyncSandbox, PolicyError, Rule, Sandbox, SandboxEnded
-from tests.machine import local_names
+from tests.machine import image, local_names
 
 NAMES = local_names()
 
@@ -37,6 +37,11 @@ class _Answer(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None: ...
 
 
+@pytest.fixture(scope="module", autouse=True)
+def smallest() -> None:
+    image("tiny")
+
+
 @pytest.fixture(scope="module")
 def canary() -> Iterator[int]:
     """The port of a web server of this machine."""
@@ -46,6 +51,13 @@ def canary() -> Iterator[int]:
         yield server.server_address[1]
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture(scope="module")
+def connected(over: str, canary: int) -> Iterator[Sandbox]:
+    """One sandbox for the tests that leave its rules as they are."""
+    with Sandbox({"image": "tiny", "network": [rule(canary)]}) as sandbox:
+        yield sandbox
 
 
 def rule(port: int, protocol: str = "http") -> dict[str, Any]:
@@ -64,20 +76,19 @@ def listening(sandbox: Sandbox) -> tuple[bool, bool]:
     return " 0A " in streams, ":0035 " in packets
 
 
-def test_what_is_listed_is_reached_and_what_is_not_is_told(canary: int) -> None:
-    with Sandbox({"image": "python", "network": [rule(canary)]}) as sandbox:
-        assert fetched(sandbox, canary, "/a") == "hello /a"
-        execution = sandbox.run_code(RESOLVE.format("other.example.com"))
-        assert not execution.ok
-        (denied,) = {(one.host, one.port, one.code, one.claimed) for one in execution.denied}
-        assert denied == ("other.example.com", None, "not_listed", True)
-        result = sandbox.commands.run(["python3", "-c", RESOLVE.format("third.example.com")])
-        assert [one.host for one in result.denied] == ["third.example.com"]
-        assert sandbox.run_code("1").denied == ()
+def test_what_is_listed_is_reached_and_what_is_not_is_told(connected: Sandbox, canary: int) -> None:
+    assert fetched(connected, canary, "/a") == "hello /a"
+    execution = connected.run_code(RESOLVE.format("other.example.com"))
+    assert not execution.ok
+    (denied,) = {(one.host, one.port, one.code, one.claimed) for one in execution.denied}
+    assert denied == ("other.example.com", None, "not_listed", True)
+    result = connected.commands.run(["python3", "-c", RESOLVE.format("third.example.com")])
+    assert [one.host for one in result.denied] == ["third.example.com"]
+    assert connected.run_code("1").denied == ()
 
 
 def test_a_live_sandbox_is_given_a_network_and_it_is_taken_away_again(canary: int) -> None:
-    with Sandbox(image="python") as sandbox, socket.create_server(("127.0.0.1", 0)) as raw:
+    with Sandbox(image="tiny") as sandbox, socket.create_server(("127.0.0.1", 0)) as raw:
         assert "name resolution" in fetched(sandbox, canary) or "not known" in fetched(sandbox, canary)
         port = raw.getsockname()[1]
         sandbox.set_network([rule(canary), Rule(**rule(port, "tcp"))])
@@ -103,7 +114,7 @@ def test_a_live_sandbox_is_given_a_network_and_it_is_taken_away_again(canary: in
 def test_one_rule_less_leaves_the_others_as_they_are(canary: int) -> None:
     with socket.create_server(("127.0.0.1", 0)) as raw:
         port = raw.getsockname()[1]
-        policy = {"image": "python", "network": [rule(canary), rule(port, "tcp")]}
+        policy = {"image": "tiny", "network": [rule(canary), rule(port, "tcp")]}
         with Sandbox(policy) as sandbox:
             with sandbox.commands.start(["python3", "-c", HOLD.format(NAMES[0], port)]) as held:
                 peer, _ = raw.accept()
@@ -120,16 +131,17 @@ def test_one_rule_less_leaves_the_others_as_they_are(canary: int) -> None:
     "rules",
     ["all", None, 7, {"host": "a.example.com"}, [{"host": "*"}], [{"host": "*.com"}], [{"host": "10.0.0.1"}], [{}]],
 )
-def test_wrong_rules_change_nothing(rules: Any, canary: int) -> None:
-    with Sandbox({"image": "python", "network": [rule(canary)]}) as sandbox:
-        with pytest.raises(PolicyError) as refused:
-            sandbox.set_network(rules)
-        assert refused.value.remedy
-        assert fetched(sandbox, canary) == "hello /"
+def test_wrong_rules_change_nothing(connected: Sandbox, canary: int, rules: Any) -> None:
+    before = connected.policy.network
+    with pytest.raises(PolicyError) as refused:
+        connected.set_network(rules)
+    assert refused.value.remedy
+    assert connected.policy.network == before
+    assert fetched(connected, canary) == "hello /"
 
 
 def test_over_a_url_the_operators_list_is_what_may_be_named(over: str) -> None:
-    with Sandbox(image="python") as sandbox:
+    with Sandbox(image="tiny") as sandbox:
         if over == "embedded":
             sandbox.set_network([{"host": "api.example.com"}])
             return
@@ -141,7 +153,7 @@ def test_over_a_url_the_operators_list_is_what_may_be_named(over: str) -> None:
 
 
 def test_a_pause_and_a_copy_keep_what_was_changed(canary: int) -> None:
-    with Sandbox(image="python") as sandbox:
+    with Sandbox(image="tiny") as sandbox:
         sandbox.set_network([rule(canary)])
         sandbox.pause()
         with pytest.raises(SandboxEnded, match="paused"):
@@ -157,7 +169,7 @@ def test_a_pause_and_a_copy_keep_what_was_changed(canary: int) -> None:
 
 
 async def test_what_has_ended_cannot_be_changed() -> None:
-    async with AsyncSandbox(image="python") as sandbox:
+    async with AsyncSandbox(image="tiny") as sandbox:
         await sandbox.set_network([])
     with pytest.raises(SandboxEnded):
         await sandbox.set_network([])

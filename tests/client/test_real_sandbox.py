@@ -29,8 +29,14 @@ from dayfly import (
     SandboxEnded,
     UnknownLanguage,
 )
+from tests.machine import image
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.usefixtures("over")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def smallest() -> None:
+    image("tiny")
 
 
 @pytest.fixture(scope="module")
@@ -235,7 +241,7 @@ def test_what_this_machine_keeps_of_the_limits_is_told(room: Sandbox) -> None:
 
 
 async def test_the_async_sandbox_does_the_same() -> None:
-    async with AsyncSandbox(image="python") as sandbox:
+    async with AsyncSandbox(image="tiny") as sandbox:
         runs = [sandbox.run_code("import time; time.sleep(0.2); 1", context=name) for name in ("a", "b")]
         assert [run.text for run in await asyncio.gather(*runs)] == ["1", "1"]
         task = asyncio.ensure_future(sandbox.run_code("while True: pass", timeout=30))
@@ -254,14 +260,14 @@ def test_a_forked_child_neither_uses_nor_ends_the_parents_sandbox() -> None:
 import os, sys, warnings
 warnings.simplefilter("ignore")
 from dayfly import InputError, Sandbox
-with Sandbox(image="python") as sandbox:
+with Sandbox(image="tiny") as sandbox:
     sandbox.run_code("x = 1")
     for how in ("exit", "kill"):
         if (child := os.fork()) == 0:
             try:
                 sandbox.run_code("x")
             except InputError:
-                with Sandbox(image="python") as own:
+                with Sandbox(image="tiny") as own:
                     if own.run_code("2").text == "2":
                         sys.exit(7) if how == "exit" else os._exit(7)
             os._exit(1)
@@ -277,7 +283,7 @@ print("well")
 
 
 def test_a_paused_sandbox_goes_on_with_its_memory_and_its_files() -> None:
-    with Sandbox(image="python") as sandbox:
+    with Sandbox(image="tiny") as sandbox:
         files = sandbox.files
         sandbox.run_code("number = 41; import threading; lock = threading.Lock()")
         sandbox.run_code("kept=1", language="bash")
@@ -300,7 +306,7 @@ def test_a_paused_sandbox_goes_on_with_its_memory_and_its_files() -> None:
 
 
 def test_copies_go_on_from_where_it_is_and_then_their_own_way() -> None:
-    with Sandbox(image="python") as sandbox:
+    with Sandbox(image="tiny") as sandbox:
         sandbox.run_code("import uuid; number = 41; open('note', 'w').write('same')")
         copies = sandbox.fork(2)
         rooms = [sandbox, *copies]
@@ -317,7 +323,7 @@ def test_copies_go_on_from_where_it_is_and_then_their_own_way() -> None:
 
 
 def test_a_paused_one_that_is_closed_is_gone_and_one_that_is_busy_cannot_be_paused() -> None:
-    with Sandbox(image="python") as sandbox:
+    with Sandbox(image="tiny") as sandbox:
         for wrong in (0, -1, float("nan"), "long", True):
             with pytest.raises(InputError):
                 sandbox.pause(wrong)  # type: ignore[arg-type]

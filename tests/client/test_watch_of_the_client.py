@@ -8,7 +8,7 @@ from dayfly import Sandbox
 
 
 def test_a_file_that_is_written_whole_is_created_or_modified_and_nothing_else_is_told() -> None:
-    with Sandbox(image="python") as sandbox, sandbox.files.watch(".") as watch:
+    with Sandbox(image="tiny") as sandbox, sandbox.files.watch(".") as watch:
         sandbox.files.write("f", "1")
         sandbox.files.write("f", "2")
         sandbox.files.remove("f")
@@ -24,7 +24,7 @@ def test_a_file_that_is_written_whole_is_created_or_modified_and_nothing_else_is
 
 
 def test_closing_ends_a_next_that_waits_in_another_thread() -> None:
-    with Sandbox(image="python") as sandbox:
+    with Sandbox(image="tiny") as sandbox:
         watch = sandbox.files.watch(".")
         found: list[object] = []
         waiting = threading.Thread(target=lambda: found.append(watch.next()))
@@ -40,7 +40,7 @@ def test_closing_ends_a_next_that_waits_in_another_thread() -> None:
 
 def test_connections_that_nobody_holds_any_more_give_their_places_back() -> None:
     serve = "import socket, threading\nserver = socket.create_server(('127.0.0.1', 9003))\nthreading.Thread(target=lambda: [server.accept() for _ in range(200)], daemon=True).start()"
-    with Sandbox(image="python") as sandbox:
+    with Sandbox(image="tiny") as sandbox:
         assert sandbox.run_code(serve).ok
         for _ in range(120):  # there are places for 48
             sandbox.connect_port(9003)

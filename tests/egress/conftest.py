@@ -9,7 +9,7 @@ import pytest
 
 from dayfly.egress.client import Gateway
 from dayfly.network import Rule
-from dayfly.prove.internet import Internet, Names
+from dayfly.prove.internet import Internet
 from tests.egress.canary import Canary
 
 
@@ -35,20 +35,12 @@ def internet() -> Iterator[Internet]:
         yield made
 
 
-@pytest.fixture
-async def names(internet: Internet) -> AsyncIterator[Names]:
-    made = Names()
-    await made.listen(internet.bind("near", "udp", "127.0.0.1", 53))
-    yield made
-    made.close()
-
-
-@pytest.fixture
-async def outside(internet: Internet) -> AsyncIterator[Gateway]:
-    """A gateway in the internet of namespaces."""
-    made = await Gateway.start(within=internet.within)
-    yield made
-    await made.close()
+async def forget(gateway: Gateway) -> None:
+    """After a test, where a module shares one: nobody's rules, tunnels or caps are left of it."""
+    assert not gateway.lost.is_set()
+    for sandbox in [*gateway._admitted]:
+        await gateway.withdraw(sandbox)
+    gateway.on_closed = lambda sandbox, closed: None
 
 
 @pytest.fixture

@@ -7,17 +7,43 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
 
 from dayfly.egress.client import EgressDenied, EgressUnreachable, Gateway
 from dayfly.egress.terms import Terms
 from dayfly.network import Rule
 from dayfly.prove.internet import NEAR, NEIGHBOUR, PRIVATE, PUBLIC, Internet, Names
 from tests.egress.canary import Canary, until
+from tests.egress.conftest import forget
 
 PORT = 7000
 
 
-@pytest.fixture
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def started(internet: Internet) -> AsyncIterator[Gateway]:
+    made = await Gateway.start(within=internet.within)
+    yield made
+    await made.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def outside(started: Gateway) -> AsyncIterator[Gateway]:
+    yield started
+    await forget(started)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def names(internet: Internet) -> AsyncIterator[Names]:
+    made = Names()
+    await made.listen(internet.bind("near", "udp", "127.0.0.1", 53))
+    yield made
+    made.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
 async def public(internet: Internet) -> AsyncIterator[Canary]:
     made = await Canary().listen(internet.bind("far", "tcp", PUBLIC[0], PORT))
     yield made

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 
 import pytest
+import pytest_asyncio
 
 from dayfly.egress.client import MOST_EARLY, Closed, EgressDenied, EgressUnreachable, Gateway, Tunnel
 from dayfly.egress.guests import MOST_CONNECTIONS
 from dayfly.egress.terms import Terms
 from dayfly.manager.outlet import Outlet
 from tests.egress.canary import Canary, Visit, until
-from tests.egress.conftest import local
+from tests.egress.conftest import forget, local
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 class Ends:
@@ -27,6 +30,26 @@ class Ends:
 
     async def next(self) -> Closed:
         return (await asyncio.wait_for(self.queue.get(), 10))[1]
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def started() -> AsyncIterator[Gateway]:
+    made = await Gateway.start()
+    yield made
+    await made.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def gateway(started: Gateway) -> AsyncIterator[Gateway]:
+    yield started
+    await forget(started)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def canary() -> AsyncIterator[Canary]:
+    made = await Canary().listen()
+    yield made
+    await made.close()
 
 
 @pytest.fixture

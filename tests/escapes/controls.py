@@ -123,6 +123,7 @@ CONTROLS: dict[str, Callable[[Probe], Control]] = {
     "processes.core": with_(),
     "privileges.superuser": without(AS_ROOT),
     "privileges.capabilities": without(AS_ROOT),
+    "privileges.obtainable": without(AS_ROOT),
     "privileges.identity_changed": without(AS_ROOT),
     "privileges.marked_files": without(
         Missing(shell="cp /bin/true /tmp/marked; chmod u+s /tmp/marked; {program}"), tops=["/tmp"]
@@ -143,6 +144,7 @@ CONTROLS: dict[str, Callable[[Probe], Control]] = {
     "network.udp": through("network.own_servers", places=HERE),
     "network.udp_answered": through("network.own_servers", port=OWN),
     "network.unix": through("network.own_servers", names=["@own"]),
+    "network.echoed": with_(addresses=["127.0.0.1"]),
     "network.families": lambda probe: Control({"kinds": {**probe.arguments["kinds"], "stream": [2, 1, 0]}}),
     "network.raw_with_namespaces": without(Missing(shell="{program}", network="host"), kinds={"stream": [2, 1, 0]}),
     "network.interfaces": with_(known=[]),

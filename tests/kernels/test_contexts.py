@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from dayfly.agent.kernels.contexts import MAX_CONTEXTS, MAX_QUEUE
+from dayfly.boundaries.gvisor import GvisorBoundary
 from tests.agent.host import Failed
-from tests.kernels.conftest import OpenRoom
+from tests.kernels.conftest import OpenRoom, open_room
 from tests.kernels.room import Room
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="module")]
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def small(gvisor: GvisorBoundary, agents: Path) -> AsyncIterator[Room]:
+    """One sandbox of the smallest image, for contexts that are removed again."""
+    async with open_room(gvisor, agents, "python39") as opened:
+        yield opened
 
 
 async def listed(room: Room) -> dict[str, dict[str, object]]:
@@ -56,8 +67,7 @@ async def test_an_unknown_language_is_refused(room: Room) -> None:
     assert await (await room.start("1", "cobol")).refusal() == "unknown_language"
 
 
-async def test_a_language_that_the_image_lacks_is_refused(rooms: OpenRoom) -> None:
-    small = await rooms("python39")
+async def test_a_language_that_the_image_lacks_is_refused(small: Room) -> None:
     assert small.host.welcome is not None
     assert small.host.welcome.facts["languages"] == ["python", "bash"]
     assert await (await small.start("1", "javascript")).refusal() == "unknown_language"
@@ -97,13 +107,14 @@ async def test_a_busy_context_is_listed_as_busy(room: Room) -> None:
     assert (await listed(room))["occupied"]["busy"] is False
 
 
-async def test_the_number_of_contexts_is_bounded(rooms: OpenRoom) -> None:
-    small = await rooms("python39")
+async def test_the_number_of_contexts_is_bounded(small: Room) -> None:
     for number in range(MAX_CONTEXTS):
         await small.run("true", "bash", context=f"c{number}")
     assert await (await small.start("true", "bash", context="one-more")).refusal() == "busy"
     await small.host.ask("context.remove", context="c0")
     assert (await small.run("true", "bash", context="one-more")).status == "ok"
+    for name in await listed(small):
+        await small.host.ask("context.remove", context=name)
 
 
 async def test_the_number_of_waiting_runs_is_bounded(room: Room) -> None:
@@ -141,12 +152,12 @@ async def test_prestarted_kernels_take_an_environment_that_comes_later(rooms: Op
     assert (await early.run("echo $COLOUR", "bash")).stdout == "blue\n"
 
 
-async def test_a_kernel_that_was_used_keeps_its_environment(rooms: OpenRoom) -> None:
-    room = await rooms("python39", env={"COLOUR": "red"})
-    await room.run("mine=1", "bash")
-    await room.host.ask("configure", env={"COLOUR": "blue"}, limits={}, hostname=None)
-    assert (await room.run("echo $mine $COLOUR", "bash")).stdout == "1 red\n"
-    assert (await room.run("echo $COLOUR", "bash", context="new")).stdout == "blue\n"
+async def test_a_kernel_that_was_used_keeps_its_environment(small: Room) -> None:
+    await small.host.ask("configure", env={"COLOUR": "red"}, limits={}, hostname=None)
+    await small.run("mine=1", "bash")
+    await small.host.ask("configure", env={"COLOUR": "blue"}, limits={}, hostname=None)
+    assert (await small.run("echo $mine $COLOUR", "bash")).stdout == "1 red\n"
+    assert (await small.run("echo $COLOUR", "bash", context="new")).stdout == "blue\n"
 
 
 async def test_many_runs_at_once_in_many_contexts_all_end(room: Room) -> None:

@@ -120,7 +120,7 @@ async def test_a_host_that_does_not_read_makes_the_code_wait_and_the_agent_hold_
     room: Room, language: str, code: str
 ) -> None:
     before = await agent_memory(room)
-    call = await room.start(code.format(size=24 * MIB, fill="x" * 79), language, output=1 << 30)
+    call = await room.start(code.format(size=12 * MIB, fill="x" * 79), language, output=1 << 30)
     call.reading = False
     await room.host.until(lambda: call.received > 10_000)
     assert await agent_memory(room) - before < 8 * MIB

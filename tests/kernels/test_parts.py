@@ -16,7 +16,7 @@ from dayfly.agent.kernels import meter, stop
 from dayfly.agent.kernels.bash import BashCodec
 from dayfly.agent.kernels.codec import Codec, Launch
 from dayfly.agent.kernels.execution import Execution
-from dayfly.agent.kernels.kernel import Kernel, Owner
+from dayfly.agent.kernels.kernel import Kernel, KernelSink
 from dayfly.agent.kernels.meter import Meter
 from dayfly.agent.kernels.pipe import Glance
 from dayfly.agent.kernels.stop import ANSWER_SECONDS, JUST_BORN
@@ -293,7 +293,7 @@ class Refilled(Codec):
         return None
 
 
-class Listener(Owner):
+class Listener(KernelSink):
     status: int | None = None
 
     def room(self) -> int:
@@ -305,13 +305,13 @@ class Listener(Owner):
 
 def test_a_process_that_keeps_filling_a_dead_kernels_socket_is_not_listened_to() -> None:
     supervisor: Any = SimpleNamespace(loop=FakeLoop(), environment={}, lent=NOTHING, null=-1)
-    codec, owner = Refilled(), Listener()
-    kernel = Kernel(supervisor, 1, codec, owner)
+    codec, sink = Refilled(), Listener()
+    kernel = Kernel(supervisor, 1, codec, sink)
     kernel.start()
     os.write(codec.held, b"last words")
     codec.child.status = 0
     codec.child.on_exit(0)
-    assert (codec.heard, owner.status) == (10, 0)
+    assert (codec.heard, sink.status) == (10, 0)
     kernel.close_pipes()
     os.close(codec.held)
 

@@ -9,9 +9,9 @@ import pytest
 
 from dayfly.egress.client import Closed
 from dayfly.errors import InputError, JournalUnwritable, NoSuchSandbox, SandboxEnded
-from dayfly.manager.paused import Owner
 from dayfly.manager.recorded import MAX_NAMES
 from dayfly.network import MOST_RULES, Rule, parse_network
+from dayfly.owner import Owner
 from dayfly.policy import Policy
 from tests.manager.house import House
 

@@ -12,9 +12,9 @@ from dayfly.errors import FileProblem, SandboxFileError, StoreFailed
 from dayfly.manager import outputs
 from dayfly.manager.outlet import Outlet
 from dayfly.manager.outputs import LAST_SECONDS, OUTPUT_SECONDS, Saving
-from dayfly.manager.paused import NOBODY
 from dayfly.manager.recorded import RecordedLife
 from dayfly.network import ObjectsRule
+from dayfly.owner import NOBODY
 from dayfly.policy import Policy
 from dayfly.saved import LeftOut
 from dayfly.spec import FileInfo, FileKind

@@ -26,6 +26,7 @@ def internet() -> Iterator[Internet]:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def earth(internet: Internet) -> AsyncIterator[World]:
     image("data")
+    image("tiny")
     names = Names()
     await names.listen(internet.bind("near", "udp", "127.0.0.1", 53))
     with furnished_directory() as data, tempfile.TemporaryDirectory() as keys:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dayfly.manager.outlet import NoMeans
-from dayfly.manager.paused import Owner
-from dayfly.network import Grants
+from dayfly.network import RuleList
+from dayfly.owner import Owner
 from tests.egress.objects.store import BUCKET, KEY_ID, SECRET, Store
 from tests.network.world import STORE
 
@@ -16,7 +16,7 @@ __all__ = ["Keys", "place"]
 class Keys(NoMeans):
     """The store's credentials, for the rules that name them."""
 
-    async def secrets(self, rules: Grants, owner: Owner) -> dict[str, str]:
+    async def secrets(self, rules: RuleList, owner: Owner) -> dict[str, str]:
         return {"lake-key": f"{KEY_ID}:{SECRET}"}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from dayfly import AsyncSandbox
+from dayfly import AsyncSandbox, Outcome
 from dayfly.manager import Manager
 from dayfly.manager.outlet import Outlet
 from dayfly.network import Rule
@@ -21,7 +21,7 @@ from dayfly.testing.scripted import Asked
 from dayfly.wire.messages import Cancel, Data, Event, Fail, Finish
 from dayfly.wire.operations import STDIN
 from tests.manager.house import Boundary, Images
-from tests.network.world import EVIL, RULES, TCP, House, World, python
+from tests.network.world import EVIL, RULES, TCP, House, World, in_kernel
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="session")]
 
@@ -231,8 +231,8 @@ ATTEMPTS["a request to the proxy for one host with the name of another"] = Attem
 async def test_gets_nowhere_and_nobody_hears_of_it(shared: AsyncSandbox, world: World, name: str) -> None:
     attempt = ATTEMPTS[name]
     world.names.table |= {host: list(answers) for host, answers in attempt.answers.items()}
-    done = await python(shared, attempt.code, *attempt.tried)
-    assert done.exit_code == 1, done
+    done = await in_kernel(shared, attempt.code, *attempt.tried)
+    assert done.outcome is Outcome.ERROR, done
     assert {one.code for one in done.denied} == attempt.codes, done
     assert all(one.reason and one.remedy for one in done.denied), done
     assert set(world.names.asked) <= attempt.asked | {"raw.example.com"}
@@ -246,7 +246,7 @@ async def test_gets_nowhere_and_nobody_hears_of_it(shared: AsyncSandbox, world: 
 async def test_succeeds_where_it_may(shared: AsyncSandbox, world: World, name: str) -> None:
     attempt = ATTEMPTS[name]
     world.names.table |= {host: list(answers) for host, answers in attempt.allowed_answers.items()}
-    done = await python(shared, attempt.code, *attempt.allowed)
+    done = await in_kernel(shared, attempt.code, *attempt.allowed)
     assert done.ok, done.stderr
     assert done.denied == ()
 

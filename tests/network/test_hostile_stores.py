@@ -12,9 +12,11 @@ import pytest
 import pytest_asyncio
 
 from dayfly import AsyncSandbox, InputError, StoreFailed
-from dayfly.manager import inputs
+from dayfly.manager import Manager, inputs
+from dayfly.manager.outlet import Outlet
 from dayfly.policy import Policy
 from tests.egress.canary import Canary, Visit
+from tests.manager.house import Boundary, Images
 from tests.network.lake import Keys
 from tests.network.world import STORE, House, World
 
@@ -64,10 +66,18 @@ async def liar(world: World, answer: Answer) -> AsyncIterator[dict[str, Any]]:
         await server.close()
 
 
-async def brought(lodge: House, world: World, answer: Answer, **more: Any) -> AsyncSandbox:
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def hosts(earth: World, lodge: House) -> AsyncIterator[Manager]:
+    """All of it but the inside, which takes what it is given: what hosts do with a lie is theirs alone."""
+    outlet = Outlet(lodge.start, Keys())
+    made = Manager({"gvisor": Boundary()}, Images(), lambda image: earth.certificate, outlet=outlet)  # type: ignore[arg-type]
+    yield made
+    await made.close()
+
+
+async def brought(manager: Manager, world: World, answer: Answer) -> AsyncSandbox:
     async with liar(world, answer) as place:
-        policy = Policy(image="python", inputs=[{**place, **more}])
-        return await AsyncSandbox(policy, opener=lodge.manager).open()
+        return await AsyncSandbox(Policy(image="tiny", inputs=[place]), opener=manager).open()
 
 
 def one_object(key: str, size: int, content: bytes) -> Answer:
@@ -104,17 +114,30 @@ LIES: dict[str, tuple[Answer, type[Exception], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("lie", LIES)
-async def test_a_lie_is_told_and_nothing_of_the_sandbox_is_left(lodge: House, world: World, lie: str) -> None:
+LATE = ("longer", "shorter", "cut")
+"""Seen when the sandbox is given the object; all others before it is given anything."""
+
+
+@pytest.mark.parametrize("lie", [lie for lie in LIES if lie not in LATE])
+async def test_a_lie_is_told_and_nothing_of_the_sandbox_is_left(hosts: Manager, world: World, lie: str) -> None:
+    await is_told(hosts, world, lie)
+
+
+@pytest.mark.parametrize("lie", ["upwards", "half", *LATE])
+async def test_a_lie_is_told_where_the_sandbox_is_real(lodge: House, world: World, lie: str) -> None:
+    await is_told(lodge.manager, world, lie)
+
+
+async def is_told(manager: Manager, world: World, lie: str) -> None:
     answer, kind, words = LIES[lie]
     with pytest.raises(kind, match=words) as caught:
-        await brought(lodge, world, answer)
+        await brought(manager, world, answer)
     assert str(caught.value).isprintable()
-    assert lodge.manager._lives == {}
+    assert manager._lives == {}
     assert world.visited() == set()
 
 
-async def test_a_listing_of_more_than_there_may_be_is_not_read_on(lodge: House, world: World) -> None:
+async def test_a_listing_of_more_than_there_may_be_is_not_read_on(hosts: Manager, world: World) -> None:
     asked: list[str] = []
 
     def endless(method: str, target: str) -> bytes:
@@ -122,12 +145,12 @@ async def test_a_listing_of_more_than_there_may_be_is_not_read_on(lodge: House, 
         return listing(*((f"in/{len(asked)}/{n}", 1) for n in range(1000)), token="more")
 
     with pytest.raises(InputError, match="more than 10000 objects"):
-        await brought(lodge, world, endless)
+        await brought(hosts, world, endless)
     assert len(asked) == 11
 
 
 async def test_the_control_is_an_honest_one(lodge: House, world: World) -> None:
-    made = await brought(lodge, world, one_object("in/a", 3, ok(b"xyz")))
+    made = await brought(lodge.manager, world, one_object("in/a", 3, ok(b"xyz")))
     async with made:
         assert await made.files.read("inputs/a") == b"xyz"
 
@@ -146,16 +169,16 @@ async def test_a_store_that_says_nothing_is_waited_for_no_longer_than_that(
         await server.listen(world.internet.bind("near", "tcp", "127.0.0.1", 0))
         place["endpoint"] = f"https://{STORE}:{server.port}"
         with pytest.raises(StoreFailed, match=r"not there within 0\.5 s"):
-            await AsyncSandbox(Policy(image="python", inputs=[place]), opener=lodge.manager).open()
+            await AsyncSandbox(Policy(image="tiny", inputs=[place]), opener=lodge.manager).open()
         hang.set()
         await server.close()
     assert lodge.manager._lives == {}
 
 
-async def test_credentials_are_not_in_what_is_told(lodge: House, world: World) -> None:
+async def test_credentials_are_not_in_what_is_told(hosts: Manager, world: World) -> None:
     """Where a store says whose they are."""
     body = b"<Error><Code>InvalidAccessKeyId</Code><Message>AKIDOFTHEREALOWNER does not exist</Message></Error>"
     head = b"HTTP/1.1 403 No\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(body)
     with pytest.raises(StoreFailed, match="InvalidAccessKeyId") as caught:
-        await brought(lodge, world, lambda method, target: head + body)
+        await brought(hosts, world, lambda method, target: head + body)
     assert "AKIDOFTHEREALOWNER" not in str(caught.value)

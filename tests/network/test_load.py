@@ -177,7 +177,7 @@ async def test_readers_that_have_stopped_cost_little_memory_outside(world: World
 # --- taken away under load ----------------------------------------------------------------------------------------------
 
 LOAD = f"""
-import json, threading
+import json, threading, time
 def talking(host, made, ends, going):
     try:
         with connect(host, {TCP}, 60) as peer:
@@ -191,7 +191,7 @@ done, ends, made, going = {{}}, {{"raw.example.com": [], "local.example.com": []
 going.set()
 threads = [threading.Thread(target=talking, args=(host, made, ends[host], going)) for host in ["raw.example.com"] * 24 + ["local.example.com"] * 8]
 for thread in threads: thread.start()
-while len(made) < 32: pass
+while len(made) < 32: time.sleep(0.001)
 print("all")
 """
 

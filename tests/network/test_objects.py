@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -17,12 +15,10 @@ import pytest_asyncio
 from dayfly import AsyncSandbox
 from dayfly.network import ObjectsRule
 from dayfly.policy import Policy
-from dayfly.prove.internet import Internet
-from tests.egress.objects import store as store_of_tests
-from tests.egress.objects.store import BUCKET, CONTENT, KEY_ID, SECRET, Store
+from tests.egress.objects.store import BUCKET, CONTENT, KEY_ID, SECRET, Store, size
 from tests.network.lake import Keys
 from tests.network.search import places_of
-from tests.network.world import STORE, World, python
+from tests.network.world import STORE, World, in_kernel, python
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="session")]
 
@@ -78,7 +74,7 @@ def refused(call):
 
 
 async def test_boto3_reads_writes_and_lists_without_any_credentials(lake: AsyncSandbox, asked: World) -> None:
-    done = await python(
+    done = await in_kernel(
         lake,
         CLIENT
         + "found = [s3.get_object(Bucket='lake', Key='data/a.csv')['Body'].read().decode()]\n"
@@ -89,12 +85,12 @@ async def test_boto3_reads_writes_and_lists_without_any_credentials(lake: AsyncS
         + "print(json.dumps(found))",
     )
     assert done.ok, done
-    assert json.loads(done.text) == [CONTENT["data/a.csv"].decode(), 9 << 20, "data/a.csv", "data/sub/b.txt", "lake"]
+    assert json.loads(done.stdout) == [CONTENT["data/a.csv"].decode(), 9 << 20, "data/a.csv", "data/sub/b.txt", "lake"]
     assert done.denied == ()
 
 
 async def test_what_is_not_below_the_prefix_is_refused_with_the_reason(lake: AsyncSandbox, asked: World) -> None:
-    done = await python(
+    done = await in_kernel(
         lake,
         CLIENT
         + "print(json.dumps([refused(call) for call in (\n"
@@ -105,8 +101,8 @@ async def test_what_is_not_below_the_prefix_is_refused_with_the_reason(lake: Asy
         + " lambda: s3.copy_object(Bucket='lake', Key='out/x', CopySource='lake/secret.txt'),\n"
         + " lambda: s3.put_object_acl(Bucket='lake', Key='out/big', ACL='public-read'))]))",
     )
-    assert done.ok, done.stderr.decode()
-    answers = json.loads(done.text)
+    assert done.ok, done
+    answers = json.loads(done.stdout)
     assert all(one.startswith("AccessDenied: ") and "s3://lake/data/" in one for one in answers), answers
     assert {one.code for one in done.denied} == {"object_not_listed"}
     assert sum(one.count for one in done.denied) == 6
@@ -153,17 +149,9 @@ async def test_no_credential_is_inside(lake: AsyncSandbox, asked: World) -> None
     assert await places_of(lake, KEY_ID, SECRET) == []
 
 
-def size(store: Store, internet: Internet, key: str) -> str:
-    """Of an object, as its owner sees it out there."""
-    asked = [*internet.within, sys.executable, store_of_tests.__file__, str(store.port), "size", key]
-    return subprocess.run(asked, capture_output=True, text=True).stdout.strip()
-
-
-async def test_what_was_written_is_in_the_store(
-    lake: AsyncSandbox, asked: World, store: Store, internet: Internet
-) -> None:
+async def test_what_was_written_is_in_the_store(lake: AsyncSandbox, asked: World, store: Store) -> None:
     done = await lake.commands.run(
         "printf hello > five && curl -sS -T five http://lake.objects.dayfly.internal/out/five"
     )
     assert done.ok, done
-    assert size(store, internet, "out/five") == "5"
+    assert size(store, "out/five") == 5

@@ -11,7 +11,7 @@ import pytest_asyncio
 from dayfly import AsyncSandbox
 from dayfly.indexes import MachineIndexes
 from dayfly.manager.outlet import NoMeans
-from dayfly.network import Grants, PackageKind, Rule, parse_network
+from dayfly.network import PackageKind, Rule, RuleList, parse_network
 from dayfly.prove.internet import PUBLIC
 from tests.network.search import places_of
 from tests.network.world import House, World, python
@@ -33,7 +33,7 @@ class Means(NoMeans):
         }
         self._machine = MachineIndexes(lambda: urls)
 
-    async def indexes(self, rules: Grants) -> dict[PackageKind, str]:
+    async def indexes(self, rules: RuleList) -> dict[PackageKind, str]:
         return await self._machine.of(rules)
 
 

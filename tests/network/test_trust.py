@@ -54,7 +54,7 @@ async def test_forks_and_those_that_were_paused_have_authorities_of_their_own(ho
 
 async def test_a_spare_believes_for_whoever_claims_it(world: World) -> None:
     async with world.house() as house:
-        spares = house.manager.keep(Template("python", Policy(image="python", network=(PASSED,)), preload=("ssl",)))
+        spares = house.manager.keep(Template("python", Policy(image="tiny", network=(PASSED,)), preload=("ssl",)))
         await spares.full()
         ready = {spare.id for _, spare in spares._ready}
         life = await opened(house, LOOKED)

@@ -23,7 +23,7 @@ from dayfly.manager.conversations import Conversations
 from dayfly.manager.outlet import Outlet
 from dayfly.manager.recorded import RecordedLife
 from dayfly.manager.registry import Registry
-from dayfly.network import Grant, Inject, Rule
+from dayfly.network import BaseRule, Inject, Rule
 from dayfly.network.objects import ObjectsRule
 from dayfly.network.packages import Packages, PackagesRule
 from dayfly.policy import Policy
@@ -129,7 +129,7 @@ def ruled(*more: Rule, without: Sequence[str] = ()) -> Callable[[], Here]:
 OBJECTS, CALLS, PACKAGES = services.RULES
 
 
-def lent(*rules: Grant) -> Callable[[], Here]:
+def lent(*rules: BaseRule) -> Callable[[], Here]:
     """Other rules for the proof's own services."""
     return lambda: Here(POLICY, supplies=rules)
 

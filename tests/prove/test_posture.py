@@ -57,7 +57,10 @@ def test_where_all_is_well_nothing_is_found_and_something_was_looked_at(name: st
     ("name", "changes"),
     [
         ("superuser", {"status": {**STATUS, "Uid": "0\t0\t0\t0"}}),
+        ("superuser", {"threads": [STATUS, {**STATUS, "Uid": "0\t0\t0\t0"}]}),
         ("gains", {"status": {**STATUS, "NoNewPrivs": "0"}}),
+        ("gains", {"threads": [{**STATUS, "NoNewPrivs": "0"}]}),
+        ("unfiltered", {"threads": [STATUS, {**STATUS, "Seccomp": "0"}]}),
         ("unfiltered", {"status": {**STATUS, "Seccomp": "0"}}),
         ("shares_network", {"namespaces": {**THERE, "net": HERE["net"]}}),
         ("shares_users", {"namespaces": {**THERE, "user": HERE["user"]}}),

@@ -10,9 +10,11 @@ import pytest
 from dayfly.errors import BoundaryUnusable, InputError, SandboxEnded, SandboxFileError
 from dayfly.policy import Policy
 from dayfly.sandbox import Life
+from dayfly.sandbox.deadlines import SILENCE_SECONDS
+from dayfly.sandbox.hearing import FRAME_SECONDS
 from dayfly.sandbox.rest import FREEZE_SECONDS
 from dayfly.sandbox.runs import CONFIRM_SECONDS
-from dayfly.spec import EndReason, Outcome, Usage
+from dayfly.spec import EndReason, Execution, Outcome, Usage
 from dayfly.testing.scripted import Asked, MemoryStream, ScriptedBoundary, scripted_spec
 from dayfly.wire.errors import LocalProtocolError
 from dayfly.wire.messages import BY_CLASS, Cancel, Data, Event, Fail, Finish, Message, Welcome, encode
@@ -109,6 +111,36 @@ async def test_silence_has_30_s_where_the_cpus_are_in_use() -> None:
         with pytest.raises(SandboxEnded, match="unresponsive"):
             await life.stat("x")
         assert 29 < now() - begun <= 31
+
+
+async def test_a_frame_that_trickles_in_is_no_sign_of_life_for_ever() -> None:
+    """Deaf, and a byte a second: the answer of a run would take minutes."""
+    begun = now()
+    done = await trickled(pieces=10**6)
+    assert (done.outcome, done.end_reason) == (Outcome.SANDBOX_ENDED, EndReason.UNRESPONSIVE)
+    assert now() - begun <= FRAME_SECONDS + SILENCE_SECONDS + 1
+
+
+async def test_a_frame_that_comes_slowly_and_whole_is_one() -> None:
+    """The control."""
+    assert (await trickled(pieces=int(FRAME_SECONDS) - 5)).outcome is Outcome.OK
+
+
+async def trickled(pieces: int) -> Execution:
+    """A run whose answer comes in so many pieces, or byte by byte, one a second."""
+
+    async def script(asked: Asked) -> None:
+        connection = asked.agent.connection
+        connection.receive = lambda data: []  # type: ignore[method-assign]
+        connection.send(Finish(DONE), asked.channel)
+        frame = b"".join(connection.take_output())
+        size = max(1, -(-len(frame) // pieces))
+        for at in range(0, len(frame), size):
+            await asyncio.sleep(1)
+            await asked.agent.stream.write(frame[at : at + size])
+
+    async with living(script) as (life, _):
+        return await life.execute("1")
 
 
 async def test_an_agent_that_does_not_greet_makes_open_fail_and_leaves_nothing() -> None:

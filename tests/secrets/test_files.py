@@ -11,11 +11,11 @@ import pytest
 from pydantic import SecretStr
 
 from dayfly.errors import HostError, InputError
+from dayfly.owner import NOBODY, Owner
 from dayfly.secrets import Entry, Files, StoreProblem
 from dayfly.secrets import files as module
 from tests.secrets.canary import CANARY, seen_in, told
 
-NOBODY = (None, None)
 VALUE = SecretStr(CANARY)
 
 
@@ -56,16 +56,16 @@ def test_only_this_user_can_read_it_whatever_the_umask(files: Files, umask: int)
 
 
 def test_an_owner_has_one_of_his_own_and_writing_again_replaces_it(files: Files, stored: Path) -> None:
-    owners = [NOBODY, ("anna", None), ("anna", "monday"), ("bert", None)]
-    for tenant, conversation in owners:
-        files.write(entry(tenant=tenant, conversation=conversation), SecretStr(f"value of {tenant} {conversation}"))
+    owners = [NOBODY, Owner("anna"), Owner("anna", "monday"), Owner("bert")]
+    for one in owners:
+        files.write(entry(tenant=one.tenant or None, conversation=one.conversation), SecretStr(f"value of {one}"))
     files.write(entry(tenant="anna"), SecretStr("newer"))
     assert len(files.all()[0]) == 4
     found = files.value(entry(tenant="anna"))
     assert found is not None
     assert found.get_secret_value() == "newer"
-    assert files.find("crm", ("bert", "monday")) is None
-    assert [files.remove("crm", ("anna", None)), files.remove("crm", ("anna", None))] == [True, False]
+    assert files.find("crm", Owner("bert", "monday")) is None
+    assert [files.remove("crm", Owner("anna")), files.remove("crm", Owner("anna"))] == [True, False]
     assert len(files.all()[0]) == 3
 
 

@@ -9,7 +9,8 @@ import pytest
 from pydantic import SecretStr
 
 from dayfly.network import parse_network
-from dayfly.secrets import Entry, Environment, Files, Identity, Ring, StoreProblem, Vault
+from dayfly.owner import NOBODY
+from dayfly.secrets import Entry, Environment, Files, Ring, StoreProblem, Vault
 from tests.secrets.canary import CANARY, seen_in, told
 
 ENTRY = Entry(name="crm", hosts=("api.example.com",), source="keyring")
@@ -34,11 +35,11 @@ def test_a_value_is_kept_in_it_and_what_is_known_of_it_in_a_file(ring: Ring, tmp
     files.write(ENTRY, None)
     assert not any(seen_in(one.read_text()) for one in files.directory.iterdir())
     vault = Vault(files, Environment({}), ring)
-    grants = parse_network([{"host": "api.example.com", "inject": {"secret": "crm"}}])
-    assert vault.resolve(grants, Identity()).whole() == {"crm": CANARY}
+    rules = parse_network([{"host": "api.example.com", "inject": {"secret": "crm"}}])
+    assert vault.resolve(rules, NOBODY).whole() == {"crm": CANARY}
     ring.remove(ENTRY)
     ring.remove(ENTRY)  # of what is not there
-    assert "there is no secret crm" in vault.resolve(grants, Identity()).missing[0].reason
+    assert "there is no secret crm" in vault.resolve(rules, NOBODY).missing[0].reason
 
 
 def test_each_owner_has_his_own(ring: Ring) -> None:

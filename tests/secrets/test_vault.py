@@ -10,12 +10,12 @@ import pytest
 from pydantic import SecretStr
 
 from dayfly.errors import PolicyError
-from dayfly.network import Grants, parse_network
-from dayfly.secrets import Entry, Environment, Files, Identity, Resolved, Ring, Vault
+from dayfly.network import RuleList, parse_network
+from dayfly.owner import NOBODY, Owner
+from dayfly.secrets import Entry, Environment, Files, Resolved, Ring, Vault
 from tests.secrets.canary import CANARY, seen_in, told
 
-ANNA = Identity("anna", "monday")
-NOBODY = Identity()
+ANNA = Owner("anna", "monday")
 
 
 class House:
@@ -32,8 +32,8 @@ class House:
             SecretStr(value),
         )
 
-    def values(self, identity: Identity = ANNA, host: str = "api.example.com") -> dict[str, str]:
-        return self.vault.resolve(rules(host), identity).values
+    def values(self, owner: Owner = ANNA, host: str = "api.example.com") -> dict[str, str]:
+        return self.vault.resolve(rules(host), owner).values
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def house(tmp_path: Path) -> House:
     return House(tmp_path)
 
 
-def rules(*hosts: str, **inject: Any) -> Grants:
+def rules(*hosts: str, **inject: Any) -> RuleList:
     found = parse_network([{"host": host, "inject": {"secret": "crm", **inject}} for host in hosts])
     assert found != "none"
     return found
@@ -96,16 +96,16 @@ def test_the_most_specific_one_wins(house: House) -> None:
     assert house.values() == {"crm": "anna's"}
     house.store("monday's", tenant="anna", conversation="monday")
     assert house.values() == {"crm": "monday's"}
-    assert house.values(Identity("anna", "tuesday")) == {"crm": "anna's"}
-    assert house.values(Identity("anna")) == {"crm": "anna's"}
-    assert house.values(Identity("bert", "monday")) == {"crm": "everybody's"}
+    assert house.values(Owner("anna", "tuesday")) == {"crm": "anna's"}
+    assert house.values(Owner("anna")) == {"crm": "anna's"}
+    assert house.values(Owner("bert", "monday")) == {"crm": "everybody's"}
     assert house.values(NOBODY) == {"crm": "everybody's"}
 
 
 def test_another_tenants_is_never_used_nor_told_of(house: House) -> None:
     house.store(CANARY, tenant="anna")
     house.store(CANARY, tenant="anna", conversation="monday")
-    for other in (Identity("bert", "monday"), Identity("Anna", "monday"), Identity("", "monday"), NOBODY):
+    for other in (Owner("bert", "monday"), Owner("Anna", "monday"), Owner("", "monday"), NOBODY):
         resolved = house.vault.resolve(rules("api.example.com"), other)
         assert resolved.values == {}
         assert refused(resolved) == "network[0]: there is no secret crm here for this sandbox"
@@ -144,7 +144,7 @@ def test_the_environment_has_secrets_too(house: House) -> None:
     assert house.values() == {"crm": CANARY}
     house.store("anna's", tenant="anna")
     assert house.values() == {"crm": "anna's"}
-    assert house.values(Identity("bert")) == {"crm": CANARY}
+    assert house.values(Owner("bert")) == {"crm": CANARY}
 
 
 def test_one_of_the_environment_without_hosts_goes_nowhere(house: House) -> None:
@@ -159,7 +159,7 @@ def test_one_of_the_environment_may_be_a_tenants(house: House) -> None:
         "DAYFLY_SECRET_CRM__TENANT": "anna",
     }
     assert house.values() == {"crm": CANARY}
-    assert house.values(Identity("bert")) == {}
+    assert house.values(Owner("bert")) == {}
 
 
 @pytest.mark.parametrize(
@@ -195,11 +195,11 @@ def test_a_variable_that_describes_is_no_secret() -> None:
 
 def test_objects_need_credentials_of_their_form(house: House) -> None:
     objects = {"bucket": "my-data", "prefix": "reports/", "endpoint": "https://api.example.com", "credentials": "crm"}
-    grants = parse_network([{"objects": objects}])
+    listed = parse_network([{"objects": objects}])
     house.store(CANARY)
-    assert house.vault.resolve(grants, NOBODY).values == {}
+    assert house.vault.resolve(listed, NOBODY).values == {}
     house.store("KEY:secret/with+marks=")
-    assert house.vault.resolve(grants, NOBODY).values == {"crm": "KEY:secret/with+marks="}
+    assert house.vault.resolve(listed, NOBODY).values == {"crm": "KEY:secret/with+marks="}
     elsewhere = parse_network([{"objects": {**objects, "endpoint": "https://evil.example.net"}}])
     assert house.vault.resolve(elsewhere, NOBODY).values == {}
 

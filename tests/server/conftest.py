@@ -14,6 +14,7 @@ from tests.server.house import TINY, House, house, sandbox_of
 def server() -> Iterator[House]:
     """One for all tests of this folder: what they share is the process, as tenants do."""
     image("python")
+    image("tiny")
     with gvisor_with("") as boundary, short_directory() as directory, house(boundary, directory) as running:
         yield running
 
@@ -28,6 +29,13 @@ def client(server: House) -> httpx.Client:
 def sandbox(client: httpx.Client) -> Iterator[str]:
     """The path of a live sandbox."""
     with sandbox_of(client, TINY) as path:
+        yield path
+
+
+@pytest.fixture(scope="module")
+def room(server: House) -> Iterator[str]:
+    """The path of one live sandbox, for the tests of a module that leave nothing running in it and do not ask what is there."""
+    with sandbox_of(server.client(), TINY) as path:
         yield path
 
 

@@ -27,7 +27,7 @@ from dayfly.paths import Paths, default_paths
 from dayfly.runtime import find_runsc
 from tests.machine import gvisor_with, image, short_directory
 from tests.server.house import TINY, House, house
-from tests.server.test_serve import DAYFLY, dayfly, environment, serving, stopping_soon, with_key
+from tests.server.test_serve import DAYFLY, environment, here, serving, stopping_soon, with_key
 
 __all__ = ["environment"]
 
@@ -109,7 +109,7 @@ class Small:
 
 @contextmanager
 def on_a_small_disk() -> Iterator[Small]:
-    image("python")
+    image("tiny")
     shared = default_paths()
     with short_directory() as data, short_directory() as aside, (aside / "log").open("w") as log:
         environment = {**os.environ, "DAYFLY_DATA": str(data)}
@@ -187,7 +187,7 @@ def test_a_sandbox_that_fills_the_disk_is_told_so_and_what_it_held_comes_back() 
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
     """A server of a test's own."""
-    image("python")
+    image("tiny")
     monkeypatch.setattr(store, "BUSY_SECONDS", 0.05)
     with gvisor_with("") as boundary, short_directory() as directory, house(boundary, directory) as running:
         yield running
@@ -216,7 +216,7 @@ def test_while_another_process_holds_the_journal_nothing_begins_and_nothing_is_l
 @contextmanager
 def with_own_runsc(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[House, Path]]:
     """A server, and the runsc that it uses: a copy that may be exchanged."""
-    image("python")
+    image("tiny")
     with short_directory() as directory:
         runsc = directory / "runsc"
         shutil.copy2(find_runsc().path, runsc)
@@ -316,5 +316,5 @@ def test_whoever_waits_when_the_server_is_told_to_stop_hears_how_it_ended(enviro
     for path, what in zip(paths, ["execution"] * 3 + ["process"], strict=True):
         facts = told_of(environment, path)
         assert (facts["sandbox.ended"]["reason"], facts[f"{what}.ended"]["outcome"]) == ("stopped", "sandbox_ended")
-    assert dayfly(environment, "ps").stdout == ""
-    assert dayfly(environment, "journal", "verify").returncode == 0
+    assert here(environment, "ps").stdout == ""
+    assert here(environment, "journal", "verify").returncode == 0

@@ -37,7 +37,7 @@ ROW = {
 @pytest.fixture(scope="module")
 def open_house() -> Iterator[House]:
     """Whose tenants may name whatever is public."""
-    image("python")
+    image("tiny")
     with (
         gvisor_with("") as boundary,
         short_directory() as directory,

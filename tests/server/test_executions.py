@@ -32,29 +32,29 @@ def run(client: httpx.Client, sandbox: str, code: str, **more: Any) -> dict[str,
     return answer.json()
 
 
-def test_a_whole_execution(client: httpx.Client, sandbox: str) -> None:
-    done = run(client, sandbox, "import sys; print('out'); print('err', file=sys.stderr); 6 * 7")
+def test_a_whole_execution(client: httpx.Client, room: str) -> None:
+    done = run(client, room, "import sys; print('out'); print('err', file=sys.stderr); 6 * 7")
     assert (done["outcome"], done["stdout"], done["stderr"]) == ("ok", "out\n", "err\n")
     assert done["results"] == [{"data": {"text/plain": "42"}, "metadata": {}, "is_main": True}]
-    failed = run(client, sandbox, "1/0")
+    failed = run(client, room, "1/0")
     assert (failed["outcome"], failed["error"]["name"]) == ("error", "ZeroDivisionError")
-    assert run(client, sandbox, "while True: pass", timeout=0.3)["outcome"] == "timeout"
-    assert run(client, sandbox, "print('x' * 5000)", output=100)["dropped"] == 4901
+    assert run(client, room, "while True: pass", timeout=0.3)["outcome"] == "timeout"
+    assert run(client, room, "print('x' * 5000)", output=100)["dropped"] == 4901
 
 
-def test_contexts_keep_their_variables_until_they_are_removed(client: httpx.Client, sandbox: str) -> None:
-    run(client, sandbox, "x = 1", context="a")
-    assert run(client, sandbox, "x", context="b")["outcome"] == "error"
-    listed = client.get(f"{sandbox}/contexts").json()["contexts"]
+def test_contexts_keep_their_variables_until_they_are_removed(client: httpx.Client, room: str) -> None:
+    run(client, room, "x = 1", context="a")
+    assert run(client, room, "x", context="b")["outcome"] == "error"
+    listed = client.get(f"{room}/contexts").json()["contexts"]
     assert {(one["name"], one["language"], one["busy"]) for one in listed} >= {("a", "python", False)}
-    assert client.delete(f"{sandbox}/contexts/a").status_code == 200
-    assert run(client, sandbox, "x", context="a")["outcome"] == "error"
-    assert client.delete(f"{sandbox}/contexts/none").status_code == 400
+    assert client.delete(f"{room}/contexts/a").status_code == 200
+    assert run(client, room, "x", context="a")["outcome"] == "error"
+    assert client.delete(f"{room}/contexts/none").status_code == 400
 
 
-def test_events_are_numbered_and_end_with_the_execution(client: httpx.Client, sandbox: str) -> None:
+def test_events_are_numbered_and_end_with_the_execution(client: httpx.Client, room: str) -> None:
     code = "import sys; print('out'); sys.stdout.flush(); print('err', file=sys.stderr); 42"
-    with client.stream("POST", f"{sandbox}/executions", json={"code": code}, headers=NDJSON) as answer:
+    with client.stream("POST", f"{room}/executions", json={"code": code}, headers=NDJSON) as answer:
         assert answer.headers["content-type"] == "application/x-ndjson"
         got = list(events(answer))
     assert [one["n"] for one in got] == list(range(1, len(got) + 1))
@@ -65,13 +65,11 @@ def test_events_are_numbered_and_end_with_the_execution(client: httpx.Client, sa
     assert (end["outcome"], end["stdout"], end["results"]) == ("ok", "", [])
 
 
-def test_an_error_before_the_run_is_the_last_event(client: httpx.Client, sandbox: str) -> None:
-    with client.stream(
-        "POST", f"{sandbox}/executions", json={"code": "1", "language": "cobol"}, headers=NDJSON
-    ) as answer:
+def test_an_error_before_the_run_is_the_last_event(client: httpx.Client, room: str) -> None:
+    with client.stream("POST", f"{room}/executions", json={"code": "1", "language": "cobol"}, headers=NDJSON) as answer:
         last = list(events(answer))[-1]
     assert (last["type"], last["error"]["code"]) == ("error", "unknown_language")
-    assert client.post(f"{sandbox}/executions", json={"code": "1", "language": "cobol"}).status_code == 400
+    assert client.post(f"{room}/executions", json={"code": "1", "language": "cobol"}).status_code == 400
 
 
 def test_a_sandbox_that_ends_under_a_run_ends_its_stream(client: httpx.Client) -> None:
@@ -96,6 +94,10 @@ finally:
 """
 
 
+WORKING = "sum(range(10**6))\n" + WAITING
+"""Of which the CPU time is not less than can be seen."""
+
+
 @pytest.mark.parametrize("accept", [{}, NDJSON])
 def test_a_caller_that_is_gone_has_its_run_interrupted(
     client: httpx.Client, server: House, sandbox: str, accept: dict[str, str]
@@ -110,17 +112,17 @@ def test_a_caller_that_is_gone_has_its_run_interrupted(
     assert run(client, sandbox, "seen")["results"][0]["data"]["text/plain"] == "'interrupted'", "it waited for its turn"
 
 
-def test_a_run_is_interrupted_by_its_id_and_says_so(client: httpx.Client, sandbox: str) -> None:
-    with client.stream("POST", f"{sandbox}/executions", json={"code": WAITING}, headers=NDJSON) as answer:
+def test_a_run_is_interrupted_by_its_id_and_says_so(client: httpx.Client, room: str) -> None:
+    with client.stream("POST", f"{room}/executions", json={"code": WORKING}, headers=NDJSON) as answer:
         got = events(answer)
-        path = f"{sandbox}/executions/{next(got)['id']}"
+        path = f"{room}/executions/{next(got)['id']}"
         assert next(got)["text"] == "here\n"
         assert client.post(f"{path}/interrupt").json() == {"interrupted": True}
         end = list(got)[-1]["execution"]
     assert (end["outcome"], end["state_survived"], end["error"]["name"]) == ("interrupted", True, "KeyboardInterrupt")
     assert end["cpu_seconds"] > 0
     assert client.post(f"{path}/interrupt").json()["error"]["code"] == "no_such_execution"
-    assert run(client, sandbox, "seen")["outcome"] == "ok"
+    assert run(client, room, "seen")["outcome"] == "ok"
 
 
 def test_what_an_interrupt_had_to_kill_says_that_its_state_is_gone(client: httpx.Client, sandbox: str) -> None:
@@ -137,11 +139,11 @@ def test_what_an_interrupt_had_to_kill_says_that_its_state_is_gone(client: httpx
     assert run(client, sandbox, "1")["outcome"] == "ok"
 
 
-def test_a_kept_run_goes_on_and_is_read_again_from_any_event(client: httpx.Client, server: House, sandbox: str) -> None:
+def test_a_kept_run_goes_on_and_is_read_again_from_any_event(client: httpx.Client, server: House, room: str) -> None:
     code = "import time\nfor i in range(5): print(i, flush=True); time.sleep(0.05)"
     body = {"code": code, "on_disconnect": "keep"}
-    with client.stream("POST", f"{sandbox}/executions", json=body, headers=NDJSON) as answer:
-        path = f"{sandbox}/executions/{next(events(answer))['id']}"
+    with client.stream("POST", f"{room}/executions", json=body, headers=NDJSON) as answer:
+        path = f"{room}/executions/{next(events(answer))['id']}"
     with client.stream("GET", path) as answer:
         whole = list(events(answer))
     assert "".join(one.get("text", "") for one in whole) == "0\n1\n2\n3\n4\n"
@@ -150,7 +152,7 @@ def test_a_kept_run_goes_on_and_is_read_again_from_any_event(client: httpx.Clien
         with client.stream("GET", path, params={"after": after}) as answer:
             assert list(events(answer)) == whole[after:]
     assert server.client("u").get(path).json()["error"]["code"] == "no_such_sandbox"
-    assert client.get(f"{sandbox}/executions/{'0' * 32}").json()["error"]["code"] == "no_such_execution"
+    assert client.get(f"{room}/executions/{'0' * 32}").json()["error"]["code"] == "no_such_execution"
     assert client.post(f"{path}/interrupt").json() == {"interrupted": False}
 
 
@@ -178,16 +180,16 @@ def test_a_slow_reader_holds_up_its_own_run_only(client: httpx.Client, server: H
     client.delete(f"/v1/sandboxes/{other}")
 
 
-def test_what_code_shows_is_data(client: httpx.Client, sandbox: str) -> None:
+def test_what_code_shows_is_data(client: httpx.Client, room: str) -> None:
     """Numbers that JSON has not, halves of characters, and pictures."""
     shows = "display({'application/json': float('nan'), 'image/png': b'\\x89PNG'}, raw=True)"
-    assert run(client, sandbox, "print('\\ud800'.encode('utf-8', 'surrogatepass'))")["outcome"] == "ok"
-    assert run(client, sandbox, "import sys; sys.stdout.buffer.write(b'\\xff\\x00\\n')")["stdout"] == "\ufffd\x00\n"
+    assert run(client, room, "print('\\ud800'.encode('utf-8', 'surrogatepass'))")["outcome"] == "ok"
+    assert run(client, room, "import sys; sys.stdout.buffer.write(b'\\xff\\x00\\n')")["stdout"] == "\ufffd\x00\n"
     past = "import sys; text = 'a\\n' * 300 + 'b'; print(text); out = sys.stdout.buffer"
-    assert run(client, sandbox, past)["stdout"] == "a\n" * 300 + "b\n", "what a flood keeps back comes with its run"
-    assert run(client, sandbox, "_ = out.write(b'late'); sys.stdout.write('x'); 1")["stdout"] == "latex"
-    assert run(client, sandbox, "_ = out.write(b'past the text')")["stdout"] == "past the text"
-    (shown,) = run(client, sandbox, shows)["results"]
+    assert run(client, room, past)["stdout"] == "a\n" * 300 + "b\n", "what a flood keeps back comes with its run"
+    assert run(client, room, "_ = out.write(b'late'); sys.stdout.write('x'); 1")["stdout"] == "latex"
+    assert run(client, room, "_ = out.write(b'past the text')")["stdout"] == "past the text"
+    (shown,) = run(client, room, shows)["results"]
     assert shown["data"] == {"image/png": b64encode(b"\x89PNG").decode()}, "what is no JSON is left out inside already"
 
 
@@ -236,10 +238,10 @@ def test_kept_runs_are_bounded_in_number_and_the_oldest_are_forgotten(
         client.post(f"{sandbox}/executions/{first['id']}/interrupt")
 
 
-def test_two_readers_of_a_kept_run_both_get_all(client: httpx.Client, server: House, sandbox: str) -> None:
+def test_two_readers_of_a_kept_run_both_get_all(client: httpx.Client, server: House, room: str) -> None:
     body = {"code": "import time; time.sleep(0.3); print('end')", "on_disconnect": "keep"}
-    with client.stream("POST", f"{sandbox}/executions", json=body, headers=NDJSON) as answer:
-        path = f"{sandbox}/executions/{next(events(answer))['id']}"
+    with client.stream("POST", f"{room}/executions", json=body, headers=NDJSON) as answer:
+        path = f"{room}/executions/{next(events(answer))['id']}"
         got: list[list[dict[str, Any]]] = []
 
         def read() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import re
 import socket
 from types import SimpleNamespace
 from typing import Any
@@ -96,6 +98,64 @@ def test_a_large_body_is_refused_before_it_is_read_whole(server: House, client: 
         head = f"POST /v1/sandboxes HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n"
         raw.sendall(f"{head}Content-Type: application/json\r\nContent-Length: {10**12}\r\n\r\n".encode())
         assert b" 413 " in raw.recv(4096), "by its announced length"
+
+
+SMUGGLED = b"GET /v1/keys HTTP/1.1\r\nHost: localhost\r\n\r\n"
+LAST = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+"""What somebody behind a proxy would have answered to somebody else."""
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "Content-Length: 2\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: chunked\r\nContent-Length: 2",
+        "Content-Length: 2\r\nContent-Length: 3",
+        "Content-Length: 2, 3",
+        "Content-Length: +2",
+        "Content-Length: 0x2",
+        "Content-Length : 2",
+        "Transfer-Encoding: xchunked",
+        "Transfer-Encoding: chunked, identity",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
+        "Content-Length: 2\r\nX: a\n",
+        "X: a\x00b",
+    ],
+)
+def test_a_body_of_two_lengths_smuggles_nothing(server: House, lines: str) -> None:
+    """It is refused, and its connection ends there."""
+    said = f"POST /v1/conversations/smuggled HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.key()}\r\n{lines}\r\n\r\n"
+    answers = spoken(server, said.encode("latin-1") + b"0\r\n\r\n" + SMUGGLED + LAST)
+    assert answers
+    assert set(answers) <= {b"400", b"403", b"501"}, "nothing behind it is taken for a request"
+
+
+def spoken(server: House, said: bytes) -> list[bytes]:
+    """Statuses of all answers on one connection."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as raw:
+        raw.sendall(said)
+        heard = b"".join(iter(lambda: raw.recv(65536), b""))
+    return re.findall(rb"HTTP/1\.1 (\d+) ", heard)
+
+
+def test_requests_that_come_together_are_judged_one_by_one(server: House) -> None:
+    known = f"GET /v1/usage HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.key()}\r\n\r\n".encode()
+    assert spoken(server, known + SMUGGLED + known + LAST) == [b"200", b"401", b"200", b"200"]
+
+
+def test_http_2_is_not_spoken(server: House) -> None:
+    """So there are no streams to be reset."""
+    assert spoken(server, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(64) + LAST) == [b"403"]
+    upgrade = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n"
+    assert spoken(server, upgrade + LAST) == [b"200", b"200"]
+
+
+def test_a_compressed_body_is_not_unpacked(client: httpx.Client) -> None:
+    bomb = gzip.compress(b'{"policy":' + b" " * (64 << 20) + b"{}}")
+    assert len(bomb) < MAX_BODY
+    head = {"content-type": "application/json", "content-encoding": "gzip"}
+    answer = client.post("/v1/sandboxes", content=bomb, headers=head)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "input_error")
 
 
 def test_who_shows_no_key_has_no_body_read(server: House) -> None:

@@ -19,7 +19,7 @@ from dayfly.boundaries.gvisor.cgroup_home import find_home
 from dayfly.boundaries.gvisor.cgroups import cgroup_name
 from tests.server.house import TINY
 from tests.server.remains import Remains
-from tests.server.test_serve import dayfly, environment, new_key, serving, with_key
+from tests.server.test_serve import environment, here, new_key, serving, with_key
 
 __all__ = ["environment"]
 
@@ -114,7 +114,7 @@ def test_whoever_is_beside_floods_and_hogs_is_answered(environment: dict[str, st
             assert client.get("/healthz").status_code == 200  # the floods go on, every one of them
         assert idler.taken == left
         assert Remains.of(process.pid, data, ()).resident < resident + (100 << 20)
-    assert dayfly(environment, "ps").stdout == ""
+    assert here(environment, "ps").stdout == ""
 
 
 def _is_behind(caller: Caller) -> bool:

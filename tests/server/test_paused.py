@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from dayfly.manager import Paused
-from dayfly.manager.paused import Owner
+from dayfly.manager.paused import KeptFor
 from dayfly.manager.sealing import Sealed
 from dayfly.policy import DataMount, Policy
 from dayfly.server.paused import PausedRecords
@@ -16,7 +16,7 @@ from dayfly.server.paused import PausedRecords
 def paused(place: Path, policy: Policy) -> Paused:
     sealed = Sealed(place / "elsewhere" / "x.sealed", 7, "6b" * 32)
     return Paused(
-        "a" * 32, Owner("anna"), policy, "sha256:0", place / "agent", sealed, 9.0, 1.0, 2.0, 3.0, 4, ("python",), ()
+        "a" * 32, KeptFor("anna"), policy, "sha256:0", place / "agent", sealed, 9.0, 1.0, 2.0, 3.0, 4, ("python",), ()
     )
 
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.server.house import TINY, House
-from tests.server.test_serve import dayfly, environment, new_key, serving, stopping_soon, with_key
+from tests.server.test_serve import environment, here, new_key, serving, stopping_soon, with_key
 
 __all__ = ["environment"]
 
@@ -50,17 +50,17 @@ def test_it_is_paused_and_resumed_by_its_owner_and_by_nobody_else(
     assert client.get("/v1/usage").json()["paused_bytes"] == 0
 
 
-def test_a_token_may_use_a_sandbox_and_not_change_what_it_is(server: House, client: httpx.Client, sandbox: str) -> None:
-    token = server.with_secret(client.post(f"{sandbox}/token", json={"seconds": 60}).json()["token"])
+def test_a_token_may_use_a_sandbox_and_not_change_what_it_is(server: House, client: httpx.Client, room: str) -> None:
+    token = server.with_secret(client.post(f"{room}/token", json={"seconds": 60}).json()["token"])
     for change in ("pause", "resume", "fork"):
-        assert token.post(f"{sandbox}/{change}").status_code == 403
-    assert run(token, sandbox, "print(1)") == "1\n"
+        assert token.post(f"{room}/{change}").status_code == 403
+    assert run(token, room, "print(1)") == "1\n"
 
 
 @pytest.mark.parametrize("body", [{"seconds": 0}, {"seconds": 15 * 86400}, {"seconds": "x"}, {"more": 1}, []])
-def test_a_pause_has_bounds(client: httpx.Client, sandbox: str, body: object) -> None:
-    assert client.post(f"{sandbox}/pause", json=body).status_code == 400
-    assert client.get(sandbox).json()["state"] == "ready"
+def test_a_pause_has_bounds(client: httpx.Client, room: str, body: object) -> None:
+    assert client.post(f"{room}/pause", json=body).status_code == 400
+    assert client.get(room).json()["state"] == "ready"
 
 
 def test_copies_are_sandboxes_of_their_own(client: httpx.Client, sandbox: str) -> None:
@@ -122,7 +122,7 @@ def test_conversations_outlive_their_server(environment: dict[str, str]) -> None
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)
         assert process.returncode == 0
-    listed = [json.loads(line) for line in dayfly(environment, "ps", "--json").stdout.splitlines()]
+    listed = [json.loads(line) for line in here(environment, "ps", "--json").stdout.splitlines()]
     assert [(one["chain"], one["state"]) for one in listed] == [(mine.rpartition("/")[2], "paused")]
     with serving(environment) as (_, url), httpx.Client(base_url=url, headers=with_key(key), timeout=60) as client:
         assert client.get(mine).json()["state"] == "paused"
@@ -131,7 +131,7 @@ def test_conversations_outlive_their_server(environment: dict[str, str]) -> None
         assert (found.status_code, found.json()["id"], found.json()["state"]) == (200, mine.rpartition("/")[2], "ready")
         assert run(client, mine, "print(number + 1)") == "42\n"
         client.delete(mine)
-        assert dayfly(environment, "journal", "verify").returncode == 0
+        assert here(environment, "journal", "verify").returncode == 0
     assert not list(Path(environment["DAYFLY_DATA"], "server", "paused").iterdir())
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 
 from tests.server.house import TINY
-from tests.server.test_serve import dayfly, environment, new_key, serving, with_key
+from tests.server.test_serve import dayfly, environment, here, new_key, serving, with_key
 
 __all__ = ["environment"]
 
@@ -28,17 +28,17 @@ def test_a_tenant_sees_what_it_uses_and_ends_what_it_has(environment: dict[str, 
         other = {**mine, "DAYFLY_API_KEY": bert}
         used = json.loads(dayfly(mine, "usage", "--json").stdout)
         assert (used["sandboxes"], used["allowed"]["sandboxes"]) == (1, 7)
-        assert "36,000" in dayfly(mine, "usage").stdout
-        assert json.loads(dayfly(other, "usage", "--json").stdout)["sandboxes"] == 0
-        assert json.loads(dayfly(mine, "templates", "--json").stdout) == [
+        assert "36,000" in here(mine, "usage").stdout
+        assert json.loads(here(other, "usage", "--json").stdout)["sandboxes"] == 0
+        assert json.loads(here(mine, "templates", "--json").stdout) == [
             {"name": "small", "image": "python", "spares": 0, "ready": 0}
         ]
-        refused = dayfly(other, "stop", made)
+        refused = here(other, "stop", made)
         assert (refused.returncode, "no sandbox" in refused.stderr) == (2, True)
         assert client.get(f"/v1/sandboxes/{made}").json()["state"] == "ready"
         assert dayfly(mine, "stop", made).returncode == 0
         assert client.get(f"/v1/sandboxes/{made}").json()["end_reason"] == "stopped"
-        assert dayfly({**mine, "DAYFLY_API_KEY": "dfk_x_y"}, "usage").returncode != 0
+        assert here({**mine, "DAYFLY_API_KEY": "dfk_x_y"}, "usage").returncode != 0
     gone = dayfly(mine, "usage")
     assert (gone.returncode, "Traceback" in gone.stderr, anna in gone.stderr) == (4, False, False)
-    assert dayfly(environment, "usage").returncode == 2
+    assert here(environment, "usage").returncode == 2

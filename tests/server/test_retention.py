@@ -13,7 +13,7 @@ from dayfly.journal import Journal, Reader, Signer
 from dayfly.manager.budget import DAY
 from dayfly.server.retention import retire_daily
 from dayfly.testing.clock import HeldClockLoop
-from tests.server.house import House
+from tests.server.house import TINY, House
 
 
 class Retired:
@@ -68,7 +68,7 @@ def test_what_a_tenant_has_used_today_is_counted_over_a_restart(tmp_path: Path) 
 def test_an_administrator_can_have_their_contents_erased_and_nobody_elses(server: House) -> None:
     for tenant in ("erin", "fred"):
         one = server.client(tenant, "run")
-        path = f"/v1/sandboxes/{one.post('/v1/sandboxes', json={'policy': {'image': 'python'}}).json()['id']}"
+        path = f"/v1/sandboxes/{one.post('/v1/sandboxes', json={'policy': TINY}).json()['id']}"
         one.post(f"{path}/executions", json={"code": f"print('{tenant} was here')"})
         one.delete(path)
     assert server.client("erin", "run").delete("/v1/journal/contents").status_code == 403

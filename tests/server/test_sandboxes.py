@@ -113,38 +113,38 @@ def test_a_policy_over_http_cannot_look_at_the_servers_files(client: httpx.Clien
 
 @pytest.mark.parametrize("rule", [{"host": "api.example.com"}, {"host": "db", "private": "10.0.0.0/8"}])
 def test_a_policy_over_http_leads_nowhere_unless_the_operator_says_so(
-    client: httpx.Client, sandbox: str, rule: dict[str, str]
+    client: httpx.Client, room: str, rule: dict[str, str]
 ) -> None:
     for answer in (
         client.post("/v1/sandboxes", json={"policy": {**TINY, "network": [rule]}}),
         client.post("/v1/conversations/far", json={"policy": {**TINY, "network": [rule]}}),
-        client.put(f"{sandbox}/network", json={"network": [rule]}),
+        client.put(f"{room}/network", json={"network": [rule]}),
     ):
         told = answer.json()["error"]
         assert (answer.status_code, told["code"]) == (400, "policy_error")
         assert "over HTTP no policy has a network here" in told["message"]
         assert "operator" in told["remedy"]
-    assert client.put(f"{sandbox}/network", json={"network": []}).json()["policy"]["network"] == "none"
+    assert client.put(f"{room}/network", json={"network": []}).json()["policy"]["network"] == "none"
 
 
 @pytest.mark.parametrize(
     "network", [None, "all", 1, {}, [1], [{}], [{"host": "*"}], [{"host": "127.0.0.1"}], [{"host": "com"}]]
 )
-def test_what_is_no_network_is_the_callers_error(client: httpx.Client, sandbox: str, network: object) -> None:
-    told = client.put(f"{sandbox}/network", json={"network": network})
+def test_what_is_no_network_is_the_callers_error(client: httpx.Client, room: str, network: object) -> None:
+    told = client.put(f"{room}/network", json={"network": network})
     assert told.status_code == 400
     assert told.json()["error"]["code"] in ("input_error", "policy_error")
 
 
-def test_where_a_sandbox_may_lead_to_is_for_its_owner_to_say(server: House, client: httpx.Client, sandbox: str) -> None:
-    token = client.post(f"{sandbox}/token", json={"seconds": 60}).json()["token"]
+def test_where_a_sandbox_may_lead_to_is_for_its_owner_to_say(server: House, client: httpx.Client, room: str) -> None:
+    token = client.post(f"{room}/token", json={"seconds": 60}).json()["token"]
     asked = [
         (server.with_secret(token), 403, "not_allowed"),
         (server.client("t", "read"), 403, "not_allowed"),
         (server.client("u"), 404, "no_such_sandbox"),
     ]
     for other, status, code in asked:
-        answer = other.put(f"{sandbox}/network", json={"network": "none"})
+        answer = other.put(f"{room}/network", json={"network": "none"})
         assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
 
 
@@ -189,9 +189,9 @@ def test_it_is_extended_within_its_policys_ceiling(client: httpx.Client, sandbox
 
 
 @pytest.mark.parametrize("seconds", ["60", True, None])
-def test_what_is_no_number_is_not_taken_for_one(client: httpx.Client, sandbox: str, seconds: object) -> None:
-    assert client.post(f"{sandbox}/extend", json={"seconds": seconds}).json()["error"]["code"] == "input_error"
-    assert client.post(f"{sandbox}/extend", json={"seconds": 60}).status_code == 200
+def test_what_is_no_number_is_not_taken_for_one(client: httpx.Client, room: str, seconds: object) -> None:
+    assert client.post(f"{room}/extend", json={"seconds": seconds}).json()["error"]["code"] == "input_error"
+    assert client.post(f"{room}/extend", json={"seconds": 60}).status_code == 200
 
 
 def test_what_is_quarantined_is_gone_and_the_reason_kept(client: httpx.Client) -> None:
@@ -201,10 +201,10 @@ def test_what_is_quarantined_is_gone_and_the_reason_kept(client: httpx.Client) -
     assert "password" in client.get(path).json()["end_detail"]
 
 
-def test_variables_are_set_for_what_starts_from_now_on(client: httpx.Client, sandbox: str) -> None:
-    assert client.post(f"{sandbox}/environment", json={"env": {"LATER": "yes"}}).status_code == 200
+def test_variables_are_set_for_what_starts_from_now_on(client: httpx.Client, room: str) -> None:
+    assert client.post(f"{room}/environment", json={"env": {"LATER": "yes"}}).status_code == 200
     run = {"language": "bash", "code": "echo $LATER"}
-    assert client.post(f"{sandbox}/executions", json=run).json()["stdout"] == "yes\n"
+    assert client.post(f"{room}/executions", json=run).json()["stdout"] == "yes\n"
 
 
 def test_numbers_for_prometheus_have_no_ids_in_them(server: House, client: httpx.Client, sandbox: str) -> None:

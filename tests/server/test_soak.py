@@ -13,7 +13,7 @@ import pytest
 
 from tests.server.house import TINY
 from tests.server.remains import Remains
-from tests.server.test_serve import dayfly, environment, new_key, serving, with_key
+from tests.server.test_serve import environment, here, new_key, serving, with_key
 
 __all__ = ["environment"]
 
@@ -139,5 +139,5 @@ def test_after_many_sandboxes_a_server_holds_what_it_held_before(
         asked = client.post(f"{path}/executions", json={"code": "kept"}).json()
         assert asked["results"][0]["data"]["text/plain"] == "42"
         assert client.delete(path).status_code == 200
-    assert dayfly(environment, "ps").stdout == ""
-    assert dayfly(environment, "journal", "verify").returncode == 0
+    assert here(environment, "ps").stdout == ""
+    assert here(environment, "journal", "verify").returncode == 0

@@ -55,7 +55,7 @@ class House:
         return self.directory / secrets.token_hex(4)
 
 
-@pytest.fixture(params=runscs(), ids=named)
+@pytest.fixture(scope="module", params=runscs(), ids=named)
 def house(request: pytest.FixtureRequest) -> Iterator[House]:
     """With each runsc in turn."""
     with gvisor_with(request.param) as boundary, short_directory() as directory:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -14,7 +15,7 @@ from dayfly.sandbox.snapshot import Suspended
 from dayfly.spec import EndReason, Outcome
 from tests.snapshots.conftest import House
 
-pytestmark = pytest.mark.gvisor
+pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="module")]
 
 TICKER = "i=0; while read -r _; do i=$((i+1)); echo $i; done < <(tail -f /tmp/lines)"
 
@@ -72,11 +73,19 @@ async def test_a_snapshot_is_refused_while_code_runs_and_possible_after(house: H
         await life.snapshot(house.new_directory())
 
 
+DRIFT = 2.0
+"""Seconds by which a sandbox's wall clock may be off: it reckons by the CPU's counter between looks at the host's."""
+
+
 async def test_a_run_after_a_restore_can_time_out_and_keeps_its_state(house: House) -> None:
+    """And its wall clock is the host's, not that of the snapshot."""
     async with house.life() as life:
         await life.execute("import time; before = time.monotonic()")
         suspended = await life.suspend(house.new_directory())
+    between = time.time()
     async with house.restored(suspended, keep_seeds=True) as other:
+        said = float((await other.execute("print(time.time())")).stdout)
+        assert between - DRIFT < said < time.time() + DRIFT
         done = await other.execute("while True: pass", timeout=0.5)
         assert done.outcome is Outcome.TIMEOUT
         assert done.state_survived

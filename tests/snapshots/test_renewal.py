@@ -6,13 +6,14 @@ import json
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from dayfly.sandbox import Life
 from dayfly.sandbox.snapshot import Suspended
 from dayfly.spec import Execution
 from tests.snapshots.conftest import House
 
-pytestmark = pytest.mark.gvisor
+pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="module")]
 
 WARM = """
 import json, multiprocessing, os, random, secrets, socket, ssl, tempfile, uuid, numpy
@@ -55,6 +56,7 @@ async def drawn(life: Life) -> dict[str, Any]:
     return found
 
 
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def warmed(house: House) -> Suspended:
     """A template: Python has drawn from everything, and a JavaScript kernel waits that has run nothing."""
     async with house.life(prestart=("python", "javascript")) as life:
@@ -62,12 +64,11 @@ async def warmed(house: House) -> Suspended:
         return await life.suspend(house.new_directory())
 
 
-@pytest.mark.parametrize("restores", [6, pytest.param(50, marks=[pytest.mark.soak, pytest.mark.timeout(900)])])
-async def test_no_two_restores_of_a_template_draw_alike(house: House, restores: int) -> None:
-    suspended = await warmed(house)
+@pytest.mark.parametrize("restores", [4, pytest.param(50, marks=[pytest.mark.soak, pytest.mark.timeout(900)])])
+async def test_no_two_restores_of_a_template_draw_alike(house: House, warmed: Suspended, restores: int) -> None:
     seen: list[dict[str, Any]] = []
     for number in range(restores):
-        async with house.restored(suspended, f"box-{number}") as life:
+        async with house.restored(warmed, f"box-{number}") as life:
             found = await drawn(life)
             found["crypto of node"], found["Math.random"] = json.loads((await ran(life, NODE, "javascript")).text[1:-1])
             assert life.renewed is not None
@@ -80,14 +81,13 @@ async def test_no_two_restores_of_a_template_draw_alike(house: House, restores: 
         assert len(set(values)) == restores, (what, values)
 
 
-async def test_without_renewal_restores_agree(house: House) -> None:
+async def test_without_renewal_restores_agree(house: House, warmed: Suspended) -> None:
     """The control: it is the renewal that makes the difference."""
-    suspended = await warmed(house)
     seen: list[dict[str, Any]] = []
     for _ in range(2):
         spec = house.spec("same")
-        cell = await house.boundary.restore(suspended.snapshot, spec)
-        life = Life(cell, spec, house.policy, suspended.bookmark)
+        cell = await house.boundary.restore(warmed.snapshot, spec)
+        life = Life(cell, spec, house.policy, warmed.bookmark)
         try:
             await life._link.resume()
             seen.append(await drawn(life))

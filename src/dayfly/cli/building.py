@@ -47,7 +47,7 @@ class _Warming:
         with Sandbox(Policy(limits=_WARM_LIMITS), opener=manager) as sandbox:
             execution = sandbox.run_code(source)
         if execution.outcome is not Outcome.OK:
-            raise HostError(f"warming the image failed: {execution!r}")
+            raise HostError(f"warming the image failed: {execution!r}", remedy="run: dayfly doctor")
         return execution.stdout.encode("utf-8", "surrogateescape")
 
 

@@ -17,7 +17,7 @@ from dayfly import __version__
 from dayfly.cli.absent import absent, conditions_of
 from dayfly.client.sandbox import AsyncSandbox
 from dayfly.errors import DayflyError, HostError
-from dayfly.network import Grants, Network, ObjectsRule, Rule
+from dayfly.network import Network, ObjectsRule, Rule, RuleList
 from dayfly.paths import Paths, default_paths
 from dayfly.policy import Policy
 from dayfly.prove import RULES, Condition, World, services
@@ -60,8 +60,8 @@ class Here:
     policy: Policy
     paths: Paths = field(default_factory=default_paths)
     configuration: Configuration | None = None
-    rules: Grants = RULES
-    supplies: Grants = services.RULES
+    rules: RuleList = RULES
+    supplies: RuleList = services.RULES
     delegated: Delegated | None = None
     preload: tuple[str, ...] = ()
     _managers: list[Manager] = field(default_factory=list)
@@ -132,7 +132,7 @@ class Here:
         async with canary(self.delegated.domain, self.delegated.address, self.delegated.port) as made:
             yield made
 
-    def _outward(self, elsewhere: World, rules: Grants) -> AsyncSandbox:
+    def _outward(self, elsewhere: World, rules: RuleList) -> AsyncSandbox:
         from dayfly.manager import embedded
         from dayfly.manager.outlet import Outlet
 

@@ -44,6 +44,12 @@ MOST_EARLY = 16 * 1024
 MOST_TOGETHER = 64
 """Packets that are dealt with before others get their turn."""
 
+ALL_THAT_CAME = 2**20
+"""Packets: more than a socket holds. What is waiting is wanted before anything is decided, whoever else waits."""
+
+_SHOWN = 80  # characters of a host as it was asked for
+_NO_START = "run: dayfly doctor"
+
 
 class EgressDenied(DayflyError):
     """No rule allows it; ``denied`` says which code, and what to say to whoever tried."""
@@ -124,7 +130,7 @@ class Gateway:
         try:
             process = await Process.start(within, roots)
         except OSError as error:
-            raise HostError(f"the gateway cannot be started: {error.strerror or error}") from error
+            raise HostError(f"the gateway cannot be started: {error.strerror or error}", remedy=_NO_START) from error
         gateway = cls(process, Packets(process.end, TO_MANAGER, gifts=False, close_end=close_private))
         try:
             async with asyncio.timeout(START_SECONDS):
@@ -132,7 +138,9 @@ class Gateway:
         except BaseException as error:
             await gateway.close()
             if isinstance(error, TimeoutError | ConnectionError):
-                raise HostError(f"the gateway did not start: {process.said or 'it said nothing'}") from None
+                raise HostError(
+                    f"the gateway did not start: {process.said or 'it said nothing'}", remedy=_NO_START
+                ) from None
             raise
         process.began()
         return gateway
@@ -205,7 +213,7 @@ class Gateway:
 
     def _overdue(self, number: int) -> None:
         """Unless the answer is there, and was not heard yet: then it is this side that is slow."""
-        self._incoming(2**20)
+        self._incoming(ALL_THAT_CAME)
         dialled = self._dialled.get(number)
         if number in self._asked or (dialled is not None and dialled.connected is None):
             self._lose()
@@ -222,7 +230,7 @@ class Gateway:
             sandbox,
             self._admitted.get(sandbox, _Admitted()),
             canonical(host),
-            host[:80],
+            host[:_SHOWN],
             port,
             self._loop.create_future(),
             ours,
@@ -296,7 +304,7 @@ class Gateway:
                 packet["host"],
                 dialled.port,
                 packet["address"],
-                lambda: self._incoming(2**20),
+                lambda: self._incoming(ALL_THAT_CAME),
                 lambda: self._end(number),
                 dialled.said,
             )

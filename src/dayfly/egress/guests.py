@@ -12,7 +12,7 @@ from dayfly.egress.resolving import Turns
 from dayfly.egress.rules import Rules
 from dayfly.egress.terms import Terms
 from dayfly.egress.verdict import Allowed, Denied
-from dayfly.network import Grant, Grants, starred
+from dayfly.network import BaseRule, RuleList, starred
 
 if TYPE_CHECKING:
     from dayfly.egress.certificates import Certificates
@@ -34,7 +34,7 @@ class Guest:
         self.connections: set[int] = set()
         self.version = 0
         self.terms = Terms()
-        self._rules: Grants = ()
+        self._rules: RuleList = ()
         self._judge = Rules(())
         self._meters: dict[tuple[object, ...], Meter] = {}
         self._labels = Labels()
@@ -66,7 +66,7 @@ class Guest:
     def _starred(self, allowed: Allowed) -> bool:
         return all(host.startswith("*.") for host, _ in self.rule(allowed).places)
 
-    def rule(self, allowed: Allowed) -> Grant:
+    def rule(self, allowed: Allowed) -> BaseRule:
         return self._rules[allowed.rule]
 
     @property
@@ -97,7 +97,7 @@ class Guest:
         return self._meters[self.rule(allowed).counted]
 
 
-def _covers(rule: Grant, allowed: Allowed) -> bool:
+def _covers(rule: BaseRule, allowed: Allowed) -> bool:
     names = (allowed.host, starred(allowed.host))
     return any(host in names and allowed.port in ports for host, ports in rule.places)
 

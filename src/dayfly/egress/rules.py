@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dayfly.egress.verdict import Allowed, Denied, port_or_zero
 from dayfly.hosts import BadHost, IsAddress, canonical
-from dayfly.network import Grants, starred
+from dayfly.network import RuleList, starred
 
 __all__ = ["Rules"]
 
@@ -15,7 +15,7 @@ _SHOWN = 80  # characters of a hostile name, quoted
 class Rules:
     """Frozen; ``judge`` is a few look-ups, however many rules there are."""
 
-    def __init__(self, rules: Grants) -> None:
+    def __init__(self, rules: RuleList) -> None:
         self._rules = rules
         self._by_host: dict[str, dict[int, int]] = {}  # as in the rule, star and all: port: index
         for index, rule in enumerate(rules):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from dayfly.limits import Checked
-from dayfly.network import Grants, PackageKind
+from dayfly.network import PackageKind, RuleList
 
 __all__ = ["Authority", "Terms"]
 
@@ -18,7 +18,7 @@ class Authority(Checked):
 
 
 class Terms(Checked):
-    rules: Grants = ()
+    rules: RuleList = ()
 
     authority: Authority | None = None
     """Whose certificates the sandbox believes; there where a rule looks inside of TLS."""

@@ -176,7 +176,10 @@ def _version_of(package: str, debs: Sequence[Deb]) -> tuple[int, int]:
         match = re.match(r"(?:\d+:)?(\d+)\.(\d+)", deb.version)
         if deb.name == package and match:
             return int(match[1]), int(match[2])
-    raise HostError(f"the distribution's {package} has no version that is understood")
+    raise HostError(f"the distribution's {package} has no version that is understood", remedy=_OTHER_SOURCES)
+
+
+_OTHER_SOURCES = "build on Debian or Ubuntu, from the distribution's own packages"
 
 
 def _demand_space(paths: Paths, packed: int) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from dayfly.errors import HostError, OutOfSpace
-from dayfly.images.tools import need, run, with_parent_death
+from dayfly.images.tools import need, plain, run, with_parent_death
 from dayfly.paths import host_error
 
 __all__ = ["USER_ID", "compile_python", "complete", "normalise", "prepare", "prune", "unpack_deb"]
@@ -21,6 +21,7 @@ __all__ = ["USER_ID", "compile_python", "complete", "normalise", "prepare", "pru
 USER_ID = 1000
 """Who code runs as inside; its home is /home/user."""
 
+_TOLD = 300  # characters of what a tool said, its last
 _MERGED = ("bin", "sbin", "lib", "lib64")
 _EXCLUDED = ("./usr/share/man", "./usr/share/locale", "./usr/share/info", "./usr/share/lintian", "./usr/share/bug")
 _REMOVED = (
@@ -98,7 +99,8 @@ def unpack_deb(deb: Path, root: Path) -> None:
     if writer.returncode or reader.returncode:
         if "No space left" in writer.stderr or "quota exceeded" in writer.stderr:
             raise OutOfSpace("no space left while unpacking packages", remedy="free some space, or set DAYFLY_DATA")
-        raise HostError(f"cannot unpack a package: {writer.stderr.strip()[-300:] or 'it is damaged'}")
+        said = plain(writer.stderr.strip()[-_TOLD:]) or "it is damaged"
+        raise HostError(f"cannot unpack {deb.name}: {said}", remedy="try again; check the mirror")
 
 
 def complete(root: Path) -> None:

@@ -90,8 +90,9 @@ def _failure(what: str, output: str, remedy: str | None) -> HostError:
         return OutOfSpace(f"{what}: no space left", remedy="free some space, or set DAYFLY_DATA to another disk")
     wrong = [line for line in output.splitlines() if re.match(r"^(E:|ERROR:|error:|.*: error)", line)]
     said = " ".join((wrong or output.splitlines()[-1:])[:2]).strip()
-    return ToolFailed(f"{what}: {_plain(said)}" if said else what, output[-_TAIL:], remedy=remedy)
+    return ToolFailed(f"{what}: {plain(said)}" if said else what, output[-_TAIL:], remedy=remedy)
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """What a tool said, on one line and bounded."""
     return re.sub(r"[\x00-\x1f\x7f-\x9f]+", " ", text)[:400]

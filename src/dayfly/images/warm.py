@@ -47,15 +47,18 @@ def warm(image: Image, code: str, run_inside: RunInside) -> int:
 
 def _parse(output: bytes) -> dict[str, bytes]:
     if len(output) > _OUTPUT_CAP:
-        raise HostError("the warmed caches are too large")
+        raise HostError("the warmed caches are too large", remedy=_REMEDY)
     try:
         value = json.loads(output.strip().rsplit(b"\n", 1)[-1])
         files = {name: base64.b64decode(text, validate=True) for name, text in value.items()}
     except (ValueError, AttributeError, TypeError, RecursionError, binascii.Error) as error:
-        raise HostError("warming the image gave no list of files") from error
+        raise HostError("warming the image gave no list of files", remedy=_REMEDY) from error
     if len(files) > _FILES_CAP or not all(map(_is_safe, files)):
-        raise HostError("warming the image gave files where none belong")
+        raise HostError("warming the image gave files where none belong", remedy=_REMEDY)
     return files
+
+
+_REMEDY = "look at what the recipe's warm code and its packages do when they are imported"
 
 
 def _is_safe(name: str) -> bool:

@@ -206,12 +206,16 @@ def _requires(metadata: Message, extras: Iterable[str], target: Target) -> list[
     return found
 
 
+_PACKAGE_REMEDY = "leave the package out, or name another version of it"
+_DAMAGED = "try again; check the package index"
+
+
 def read_metadata(path: Path) -> Message:
     """The METADATA of a wheel file: name, version, licence, requirements. Raises ``HostError``."""
     with _open(path) as archive:
         names = [name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)]
         if not names or archive.getinfo(names[0]).file_size > _METADATA_CAP:
-            raise HostError(f"{path.name} is not a wheel: it has no usable METADATA")
+            raise HostError(f"{path.name} is not a wheel: it has no usable METADATA", remedy=_PACKAGE_REMEDY)
         return Parser().parsestr(archive.read(names[0]).decode("utf-8", "replace"))
 
 
@@ -219,7 +223,7 @@ def _open(path: Path) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
     except (OSError, zipfile.BadZipFile) as error:
-        raise HostError(f"{path.name} is not a wheel: {error}", remedy="try again; check the package index") from error
+        raise HostError(f"{path.name} is not a wheel: {error}", remedy=_DAMAGED) from error
 
 
 def unpack_wheel(path: Path, site: Path, prefix: Path, python: str) -> None:
@@ -230,21 +234,21 @@ def unpack_wheel(path: Path, site: Path, prefix: Path, python: str) -> None:
     with _open(path) as archive:
         members = [member for member in archive.infolist() if not member.is_dir()]
         if len(members) > _FILES_CAP or sum(member.file_size for member in members) > _UNPACKED_CAP:
-            raise HostError(f"{path.name} is too large to unpack")
+            raise HostError(f"{path.name} is too large to unpack", remedy=_PACKAGE_REMEDY)
         try:
             for member in members:
                 _unpack_member(archive, member, site, prefix, python)
             _write_scripts(archive, prefix / "bin", python)
         except (OSError, zipfile.BadZipFile) as error:
             what = f"cannot unpack {path.name}"
-            raise host_error(error, what) if isinstance(error, OSError) else HostError(what) from error
+            raise host_error(error, what) if isinstance(error, OSError) else HostError(what, remedy=_DAMAGED) from error
 
 
 def _unpack_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, site: Path, prefix: Path, python: str) -> None:
     parts = PurePosixPath(member.filename).parts
     kind = stat.S_IFMT(member.external_attr >> 16)
     if not parts or parts[0] == "/" or ".." in parts or "\\" in member.filename or kind not in (0, stat.S_IFREG):
-        raise HostError(f"a wheel holds an unsafe member: {member.filename!r}")
+        raise HostError(f"a wheel holds an unsafe member: {member.filename!r}", remedy=_PACKAGE_REMEDY)
     destination = _destination(parts, site, prefix)
     if destination is None:
         return

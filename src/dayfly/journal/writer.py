@@ -165,7 +165,7 @@ class Journal:
         try:
             with self._closing:  # nothing comes after the end
                 if self._closed.is_set():
-                    raise HostError("the journal is closed")
+                    raise HostError("the journal is closed", remedy="open another one")
                 self._orders.put_nowait(order)
         except queue.Full:
             raise HostError(

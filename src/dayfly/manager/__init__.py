@@ -1,7 +1,8 @@
 """Many lives: sandboxes from policies, warm spares for templates, tenants' shares, and the end of them all."""
 
 from dayfly.manager.admission import Admission, Allowance, Capacity, TenantUsage
-from dayfly.manager.manager import ImageLease, ImageSource, Manager, embedded
+from dayfly.manager.image_source import ImageLease, ImageSource
+from dayfly.manager.manager import Manager, embedded
 from dayfly.manager.paused import Paused, Records
 from dayfly.manager.registry import Registration
 from dayfly.manager.shelf import Shelf

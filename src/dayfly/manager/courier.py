@@ -15,9 +15,9 @@ from dayfly.bucket.client import Dial
 from dayfly.egress.client import Closed, EgressDenied, EgressUnreachable, Requested, Tunnel
 from dayfly.errors import StoreFailed
 from dayfly.manager.outlet import Outlet
-from dayfly.manager.paused import Owner
 from dayfly.network import ObjectsRule
 from dayfly.network.objects import OBJECTS_HOST
+from dayfly.owner import Owner
 
 __all__ = ["AT_ONCE", "admitted", "all_of"]
 

@@ -84,7 +84,10 @@ async def _listed(client: BucketClient, place: str, load: _Load) -> Sequence[Lis
         token = page.token
         if not token:
             return found
-    raise StoreFailed(f"{place}: the listing does not end within {MOST_PAGES} pages")
+    message = f"{place}: the listing does not end within {MOST_PAGES} pages"
+    raise StoreFailed(
+        message, remedy="name a prefix further down; if that has few objects, the store does not list as S3 does"
+    )
 
 
 _File = tuple[str, str, int]

@@ -8,16 +8,17 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from dayfly.boundaries.base import Boundary
 from dayfly.errors import HostError, InputError, NoSuchSandbox, PolicyError, SandboxEnded, SnapshotMismatch
 from dayfly.limits import LONGEST_PAUSE
 from dayfly.manager.admission import Admission, Share
+from dayfly.manager.image_source import ImageLease, ImageSource
 from dayfly.manager.leased import clear_abandoned
 from dayfly.manager.outlet import Outlet
-from dayfly.manager.paused import NOBODY, Owner, Paused, Records
+from dayfly.manager.paused import FOR_NOBODY, KeptFor, Paused, Records
 from dayfly.manager.pauses import Pauses, whole
 from dayfly.manager.recorded import RecordedLife
 from dayfly.manager.shelf import Shelf
@@ -25,6 +26,7 @@ from dayfly.manager.spares import Spares
 from dayfly.manager.tally import Tally
 from dayfly.manager.templates import PRESTART, Template
 from dayfly.network import Network
+from dayfly.owner import Owner
 from dayfly.policy import Policy
 from dayfly.sandbox import Suspended
 from dayfly.saved import SavedOutputs
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from dayfly.manager.outputs import Saving
     from dayfly.paths import Paths
 
-__all__ = ["ImageLease", "ImageSource", "Manager", "embedded"]
+__all__ = ["Manager", "embedded"]
 
 ID_BYTES = 16
 """128 random bits: an id cannot be guessed."""
@@ -45,19 +47,6 @@ MAX_ENVIRONMENT = 64 * 1024
 
 _Begin = Callable[[Boundary, SandboxSpec], Awaitable[RecordedLife]]
 """Makes a life for a spec: cold, or from a snapshot."""
-
-
-class ImageLease(Protocol):
-    """Keeps an image from being removed while a sandbox uses it."""
-
-    def close(self) -> None: ...
-
-
-class ImageSource(Protocol):
-    """Where built images come from: ``dayfly.images.Store``."""
-
-    def resolve(self, name: str) -> Image: ...
-    def lease(self, image: Image) -> ImageLease: ...
 
 
 class Manager:
@@ -206,7 +195,7 @@ class Manager:
         return {} if self._pauses is None else self._pauses.all
 
     async def pause(
-        self, sandbox: str, *, seconds: float = LONGEST_PAUSE, owner: Owner = NOBODY, most: int | None = None
+        self, sandbox: str, *, seconds: float = LONGEST_PAUSE, owner: KeptFor = FOR_NOBODY, most: int | None = None
     ) -> Paused:
         """See ``Pauses.pause``."""
         return await self.pauses.pause(self._life(sandbox), owner, seconds=seconds, most=most)

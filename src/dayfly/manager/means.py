@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 
 from dayfly.indexes import MachineIndexes
-from dayfly.manager.paused import Owner
-from dayfly.network import Grants, PackageKind
-from dayfly.secrets import Identity, Vault
+from dayfly.network import PackageKind, RuleList
+from dayfly.owner import Owner
+from dayfly.secrets import Vault
 
 __all__ = ["MachineMeans"]
 
@@ -25,13 +25,12 @@ class MachineMeans:
         """``secrets``: the directory of the store, which need not be there."""
         return cls(Vault.at(secrets), MachineIndexes())
 
-    async def secrets(self, rules: Grants, owner: Owner) -> dict[str, str]:
+    async def secrets(self, rules: RuleList, owner: Owner) -> dict[str, str]:
         """See ``Means.secrets``."""
         if not any(rule.secrets for rule in rules):
             return {}
-        identity = Identity(owner.tenant, owner.conversation or "")
-        return (await asyncio.to_thread(self._vault.resolve, rules, identity)).whole()
+        return (await asyncio.to_thread(self._vault.resolve, rules, owner)).whole()
 
-    async def indexes(self, rules: Grants) -> dict[PackageKind, str]:
+    async def indexes(self, rules: RuleList) -> dict[PackageKind, str]:
         """See ``Means.indexes``."""
         return await self._indexes.of(rules)

@@ -18,9 +18,9 @@ from dayfly.egress.client import Closed, EgressDenied, Gateway, Requested, Tunne
 from dayfly.egress.denials import left_out, not_running
 from dayfly.egress.terms import Terms
 from dayfly.errors import HostError, PolicyError
-from dayfly.manager.paused import NOBODY, Owner
 from dayfly.manager.use import Use
-from dayfly.network import Grants, PackageKind
+from dayfly.network import PackageKind, RuleList
+from dayfly.owner import NOBODY, Owner
 
 __all__ = ["Means", "Outlet", "Way"]
 
@@ -35,15 +35,17 @@ MOST_REMEMBERED = 10_000
 
 Told = Callable[[Closed | Requested], None]
 
+_ANOTHER = "make another manager"
+
 
 class Means(Protocol):
     """What rules need beside themselves."""
 
-    async def secrets(self, rules: Grants, owner: Owner) -> dict[str, str]:
+    async def secrets(self, rules: RuleList, owner: Owner) -> dict[str, str]:
         """Values by name, for those that the owner may use where the rules lead. Raises ``PolicyError`` where one is missing."""
         ...
 
-    async def indexes(self, rules: Grants) -> dict[PackageKind, str]:
+    async def indexes(self, rules: RuleList) -> dict[PackageKind, str]:
         """URLs of the package indexes that the rules need. Raises ``PolicyError`` where this machine has none."""
         ...
 
@@ -51,13 +53,13 @@ class Means(Protocol):
 class NoMeans:
     """Where there are none."""
 
-    async def secrets(self, rules: Grants, owner: Owner) -> dict[str, str]:
+    async def secrets(self, rules: RuleList, owner: Owner) -> dict[str, str]:
         names = sorted(name for rule in rules for name in rule.secrets)
         if names:
             raise PolicyError(f"there is no secret {names[0]!a} here", remedy="give this manager a store of secrets")
         return {}
 
-    async def indexes(self, rules: Grants) -> dict[PackageKind, str]:
+    async def indexes(self, rules: RuleList) -> dict[PackageKind, str]:
         return {}
 
 
@@ -68,7 +70,7 @@ class Way:
     outlet: Outlet
     owner: Owner
 
-    async def admit(self, sandbox: str, rules: Grants, told: Told) -> str | None:
+    async def admit(self, sandbox: str, rules: RuleList, told: Told) -> str | None:
         return await self.outlet.admit(sandbox, rules, told, self.owner)
 
     async def withdraw(self, sandbox: str) -> None:
@@ -86,14 +88,14 @@ class _Known:
     refusal: HostError | None = None  # of the gateway that there is, to take these rules
 
     @property
-    def rules(self) -> Grants:
+    def rules(self) -> RuleList:
         return self.terms.rules
 
     @property
     def left(self) -> Terms:
         return self.terms.model_copy(update={"rules": self.use.left(self.rules)})
 
-    def keep(self, rules: Grants) -> None:
+    def keep(self, rules: RuleList) -> None:
         """Of its rules only these."""
         self.terms = self.terms.model_copy(update={"rules": tuple(rule for rule in self.rules if rule in rules)})
 
@@ -119,7 +121,7 @@ class Outlet:
         """Out, for a sandbox of ``owner``'s."""
         return Way(self, owner)
 
-    async def admit(self, sandbox: str, rules: Grants, told: Told, owner: Owner = NOBODY) -> str | None:
+    async def admit(self, sandbox: str, rules: RuleList, told: Told, owner: Owner = NOBODY) -> str | None:
         """From now on the sandbox may reach what ``rules`` name, and nothing else. ``told`` hears of every connection that has
         ended, and of every request that was looked at. Returns the certificate of the authority that it is to believe, as PEM.
 
@@ -137,7 +139,7 @@ class Outlet:
             raise
         return terms.authority.certificate if terms.authority and _looks_inside(rules) else None
 
-    async def _terms(self, sandbox: str, rules: Grants, owner: Owner) -> Terms:
+    async def _terms(self, sandbox: str, rules: RuleList, owner: Owner) -> Terms:
         """Its authority stays the same as long as it has a way out."""
         known = self._known.get(sandbox)
         authority = known.terms.authority if known is not None else None
@@ -199,7 +201,7 @@ class Outlet:
     async def _running(self) -> Gateway:
         """Raises ``HostError`` where none can be started now."""
         if self._closed:
-            raise HostError("there is no way out any more: its manager is closed", remedy="make another manager")
+            raise HostError("there is no way out any more: its manager is closed", remedy=_ANOTHER)
         if self._gateway is not None and not self._gateway.lost.is_set():
             return self._gateway
         if self._starting is None:
@@ -209,7 +211,7 @@ class Outlet:
             return await asyncio.shield(self._starting)
         except asyncio.CancelledError:
             if self._closed:
-                raise HostError("there is no way out any more: its manager is closed") from None
+                raise HostError("there is no way out any more: its manager is closed", remedy=_ANOTHER) from None
             raise
 
     def _has_started(self, starting: asyncio.Task[Gateway]) -> None:
@@ -280,12 +282,12 @@ async def _refusal(gateway: Gateway, sandbox: str, terms: Terms) -> HostError | 
     return None
 
 
-def _looks_inside(rules: Grants) -> bool:
+def _looks_inside(rules: RuleList) -> bool:
     """Of TLS: whether there is anybody to show the authority's certificates."""
     return any(rule.service and rule.spoken == "tls" for rule in rules)
 
 
-def _check_signer(rules: Grants) -> None:
+def _check_signer(rules: RuleList) -> None:
     """Raises ``PolicyError`` where the gateway would have nothing to sign with."""
     if any(rule.service == "objects" for rule in rules) and find_spec("botocore") is None:
         raise PolicyError("rules for objects need botocore", remedy="pip install 'dayfly[objects]'")

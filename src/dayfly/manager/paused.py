@@ -8,23 +8,22 @@ from pathlib import Path
 from typing import Protocol
 
 from dayfly.manager.sealing import Sealed
+from dayfly.owner import Owner
 from dayfly.policy import Policy
 from dayfly.spec import LimitReport
 
-__all__ = ["NOBODY", "Owner", "Paused", "Records", "Remembered"]
+__all__ = ["FOR_NOBODY", "KeptFor", "Paused", "Records", "Remembered"]
 
 
 @dataclass(frozen=True)
-class Owner:
-    """Whose it is; ``created`` in seconds since 1970."""
+class KeptFor(Owner):
+    """Whose it is, and what else its registration goes on with; ``created`` in seconds since 1970."""
 
-    tenant: str = ""
-    conversation: str | None = None
     template: str | None = None
     created: float = 0.0
 
 
-NOBODY = Owner()
+FOR_NOBODY = KeptFor()
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Paused:
     """
 
     id: str
-    owner: Owner
+    owner: KeptFor
     policy: Policy
     image: str
     agent: Path

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from dayfly.errors import ImageNotFound, InputError, SandboxEnded
 from dayfly.limits import LONGEST_PAUSE, MOST_FORKS
-from dayfly.manager.paused import Owner, Paused, Records, Remembered
+from dayfly.manager.paused import KeptFor, Paused, Records, Remembered
 from dayfly.manager.recorded import RecordedLife
 from dayfly.manager.sealing import NOWHERE
 from dayfly.manager.shelf import Shelf
@@ -86,7 +86,7 @@ class Pauses:
                 self._leases[one.id] = self._hold(one.image)
 
     async def pause(
-        self, life: RecordedLife, owner: Owner, *, seconds: float = LONGEST_PAUSE, most: int | None = None
+        self, life: RecordedLife, owner: KeptFor, *, seconds: float = LONGEST_PAUSE, most: int | None = None
     ) -> Paused:
         """Stop it, for so many seconds and with so many bytes on disk at most. To the end, even if the caller is cancelled.
 
@@ -96,7 +96,7 @@ class Pauses:
             raise InputError(f"a sandbox cannot be paused for {seconds:g} s", remedy=f"at most {LONGEST_PAUSE:g} s")
         return await whole(self._pause(life, owner, seconds, most))
 
-    async def _pause(self, life: RecordedLife, owner: Owner, seconds: float, most: int | None) -> Paused:
+    async def _pause(self, life: RecordedLife, owner: KeptFor, seconds: float, most: int | None) -> Paused:
         lease = self._hold(life.spec.image.digest)
         try:
             paused = await self._put_away(life, owner, self._now() + seconds, most)
@@ -106,7 +106,7 @@ class Pauses:
         self._keep(paused, lease)
         return paused
 
-    async def _put_away(self, life: RecordedLife, owner: Owner, expires: float, most: int | None) -> Paused:
+    async def _put_away(self, life: RecordedLife, owner: KeptFor, expires: float, most: int | None) -> Paused:
         made: list[Paused] = []
 
         async def keep(suspended: Suspended) -> None:
@@ -202,7 +202,7 @@ class Pauses:
                 await asyncio.to_thread(place.close)
 
 
-def _described(life: RecordedLife, owner: Owner, expires: float) -> Paused:
+def _described(life: RecordedLife, owner: KeptFor, expires: float) -> Paused:
     """All but where it lies."""
     return Paused(
         id=life.id,

@@ -14,10 +14,10 @@ from typing import Any, Literal
 from dayfly.egress.client import Closed, Requested
 from dayfly.errors import DayflyError, SandboxEnded
 from dayfly.manager.ledger import Record
-from dayfly.manager.paused import NOBODY, Owner
 from dayfly.manager.tally import Tally
 from dayfly.manager.traffic import Traffic
-from dayfly.network import Grants
+from dayfly.network import RuleList
+from dayfly.owner import NOBODY, Owner
 from dayfly.sandbox import ExecutionSink, Life, WayOut
 from dayfly.spec import Denial, Execution, ProcessResult, Result
 
@@ -274,7 +274,7 @@ class RecordedLife(Life):
         self._note_first("file.removed", {"path": str(path), "recursive": bool(options.get("recursive"))})
         return await super().remove(path, **options)
 
-    async def set_network(self, rules: Literal["learn"] | Grants, way: WayOut) -> None:
+    async def set_network(self, rules: Literal["learn"] | RuleList, way: WayOut) -> None:
         """See ``NetworkCalls.set_network``."""
         self._note_first("network.changed", destinations(rules))
         await super().set_network(rules, way)
@@ -339,7 +339,7 @@ def names_of(env: Mapping[str, str]) -> list[str]:
     return found
 
 
-def destinations(rules: Literal["learn"] | Grants) -> dict[str, Any]:
+def destinations(rules: Literal["learn"] | RuleList) -> dict[str, Any]:
     """What rules grant: all that an entry has room for, and how many they are."""
     if rules == "learn":
         return {"count": 0, "rules": [], "learn": True}

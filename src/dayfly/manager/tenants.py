@@ -18,7 +18,7 @@ from dayfly.manager.facts import keeping, opening, renewal
 from dayfly.manager.ledger import ENDED, OPENED, PAUSED, RESUMED, SERVER_CHAIN, Appender, Ledger
 from dayfly.manager.manager import Manager
 from dayfly.manager.mistakes import telling
-from dayfly.manager.paused import Owner, Paused
+from dayfly.manager.paused import KeptFor, Paused
 from dayfly.manager.pauses import AT_ONCE, KEPT_TOO_LONG, whole
 from dayfly.manager.recorded import RecordedLife
 from dayfly.manager.registry import Registration, Registry
@@ -314,7 +314,7 @@ class Tenants:
         async with registration.changing:
             if registration.paused:
                 return
-            owner = Owner(registration.tenant, registration.conversation, registration.template, registration.created)
+            owner = KeptFor(registration.tenant, registration.conversation, registration.template, registration.created)
             room = self._room(registration.tenant)
             paused = await self._manager.pause(registration.life.id, owner=owner, seconds=seconds, most=room)
             registration.held = paused

@@ -6,7 +6,7 @@ from collections import Counter
 
 from dayfly.egress.client import Closed
 from dayfly.limits import KIB
-from dayfly.network import AnyRule, Grant, Grants, starred
+from dayfly.network import AnyRule, BaseRule, RuleList, starred
 
 __all__ = ["Use"]
 
@@ -26,12 +26,12 @@ class Use:
         self._before += self._now
         self._now.clear()
 
-    def add(self, rules: Grants, closed: Closed) -> None:
+    def add(self, rules: RuleList, closed: Closed) -> None:
         rule = _rule_of(rules, closed)
         if rule is not None and rule.max_bytes is not None:
             self._now[rule.counted] += closed.sent + closed.received
 
-    def left(self, rules: Grants) -> Grants:
+    def left(self, rules: RuleList) -> RuleList:
         """With the caps that are left for who counts now. None is less than a rule can have."""
         return tuple(self._left(rule) for rule in rules)
 
@@ -42,7 +42,7 @@ class Use:
         return rule.model_copy(update={"max_bytes": max(KIB, rule.max_bytes - used)})
 
 
-def _rule_of(rules: Grants, closed: Closed) -> Grant | None:
+def _rule_of(rules: RuleList, closed: Closed) -> BaseRule | None:
     """Which one counts it now: a connection may be older than the rules."""
     for wanted in (closed.host, starred(closed.host)):
         for rule in rules:

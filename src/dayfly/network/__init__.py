@@ -1,14 +1,14 @@
-"""Where a sandbox may connect to: a list of grants, each for named destinations. Pure values, which policies are made of."""
+"""Where a sandbox may connect to: a list of rules, each for named destinations. Pure values, which policies are made of."""
 
 from __future__ import annotations
 
 from dayfly.network.advice import Caution, lint
+from dayfly.network.base import BaseRule, Place, starred
 from dayfly.network.copies import Input, Output, refuse_overlapping
 from dayfly.network.environment import environment_for
-from dayfly.network.grant import Grant, Place, starred
 from dayfly.network.inject import Inject, secret_name, unredactable
 from dayfly.network.learn import LEARN_PORTS, Beginning, beginning
-from dayfly.network.listing import MOST_RULES, AnyRule, Grants, Network, parse_network
+from dayfly.network.listing import MOST_RULES, AnyRule, Network, RuleList, parse_network
 from dayfly.network.objects import Objects, ObjectsRule
 from dayfly.network.packages import PACKAGES_HOST, PackageKind, Packages, PackagesRule
 from dayfly.network.ranges import PRIVATE_RANGES, private_range, within
@@ -23,10 +23,9 @@ __all__ = [
     "PRIVATE_RANGES",
     "AnyRule",
     "Asked",
+    "BaseRule",
     "Beginning",
     "Caution",
-    "Grant",
-    "Grants",
     "Inject",
     "Input",
     "Network",
@@ -39,6 +38,7 @@ __all__ = [
     "Place",
     "Protocol",
     "Rule",
+    "RuleList",
     "beginning",
     "environment_for",
     "host_pattern",

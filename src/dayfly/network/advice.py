@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from dayfly.network.grant import starred
+from dayfly.network.base import starred
 from dayfly.network.listing import Network
 from dayfly.network.rule import Rule
 from dayfly.shared_hosts import shared_by_many

@@ -1,4 +1,4 @@
-"""All grants of a sandbox: what a policy's ``network`` may be."""
+"""All rules of a sandbox: what a policy's ``network`` may be."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Annotated, Literal
 from pydantic import TypeAdapter, ValidationInfo, WrapValidator
 
 from dayfly.limits import AS_KEPT, Checked, Unfit
-from dayfly.network.grant import Grant
+from dayfly.network.base import BaseRule
 from dayfly.network.objects import ObjectsRule
 from dayfly.network.packages import PackagesRule
 from dayfly.network.rule import Rule
 from dayfly.shared_hosts import everybody_may_register
 
-__all__ = ["MOST_RULES", "AnyRule", "Grants", "Network", "parse_network"]
+__all__ = ["MOST_RULES", "AnyRule", "Network", "RuleList", "parse_network"]
 
 MOST_RULES = 256
 """Of one sandbox. A list that a person can still read; beyond it, it is no list of destinations any more."""
 
 
-def _one(value: object, _: object, info: ValidationInfo) -> Grant:
+def _one(value: object, _: object, info: ValidationInfo) -> BaseRule:
     """By what it has: whoever made a mistake is told of it in that kind's words."""
-    if isinstance(value, Grant):
+    if isinstance(value, BaseRule):
         return value
     kinds = [kind for kind in ("host", *_KINDS) if isinstance(value, Mapping) and kind in value]
     if len(kinds) > 1:
@@ -30,15 +30,15 @@ def _one(value: object, _: object, info: ValidationInfo) -> Grant:
     return _KINDS.get(next(iter(kinds), ""), _HOST).validate_python(value, context=info.context)
 
 
-_HOST: TypeAdapter[Grant] = TypeAdapter(Rule)
-_KINDS: dict[str, TypeAdapter[Grant]] = {"objects": TypeAdapter(ObjectsRule), "packages": TypeAdapter(PackagesRule)}
+_HOST: TypeAdapter[BaseRule] = TypeAdapter(Rule)
+_KINDS: dict[str, TypeAdapter[BaseRule]] = {"objects": TypeAdapter(ObjectsRule), "packages": TypeAdapter(PackagesRule)}
 
 AnyRule = Annotated[Rule | ObjectsRule | PackagesRule, WrapValidator(_one)]
 
-Grants = tuple[AnyRule, ...]
+RuleList = tuple[AnyRule, ...]
 
 
-def _network(value: object, _: object, info: ValidationInfo) -> Literal["none", "learn"] | Grants:
+def _network(value: object, _: object, info: ValidationInfo) -> Literal["none", "learn"] | RuleList:
     if value == "learn":
         return "learn"
     if value == "none" or value == [] or value == ():
@@ -56,10 +56,10 @@ def _network(value: object, _: object, info: ValidationInfo) -> Literal["none", 
     return rules
 
 
-Network = Annotated[Literal["none", "learn"] | Grants, WrapValidator(_network)]
+Network = Annotated[Literal["none", "learn"] | RuleList, WrapValidator(_network)]
 """``"none"``; at least one rule; or ``"learn"``: nothing is reached, and what is asked for is written down."""
 
-_RULES = TypeAdapter(Grants)
+_RULES = TypeAdapter(RuleList)
 
 
 class _Given(Checked):
@@ -71,7 +71,7 @@ def parse_network(value: object) -> Network:
     return _Given.model_validate({"network": value}).network
 
 
-def _refuse(rules: Grants) -> None:
+def _refuse(rules: RuleList) -> None:
     """What no single rule can tell, and what needs the list of public suffixes. Raises ``Unfit``."""
     seen: dict[tuple[str, int], int] = {}
     for index, rule in enumerate(rules):
@@ -89,7 +89,7 @@ def _refuse(rules: Grants) -> None:
             _refuse_other_caps(index, first, rule)
 
 
-def _refuse_other_caps(index: int, first: Grant, rule: Grant) -> None:
+def _refuse_other_caps(index: int, first: BaseRule, rule: BaseRule) -> None:
     if (first.max_bytes, first.rate) != (rule.max_bytes, rule.rate):
         raise Unfit(
             f"rule {index} has other caps than one before it, with which its bytes are counted together",

@@ -12,7 +12,7 @@ from pydantic import field_validator, model_validator
 
 from dayfly.hosts import BadHost, IsAddress, canonical
 from dayfly.limits import Checked, Unfit
-from dayfly.network.grant import Grant, Place
+from dayfly.network.base import BaseRule, Place
 from dayfly.network.inject import secret_name
 
 __all__ = ["LONGEST_PREFIX", "OBJECTS_HOST", "Access", "BucketPrefix", "Objects", "ObjectsRule", "check_way"]
@@ -133,7 +133,7 @@ class Objects(BucketPrefix):
         return tuple(one for one in known if one in given)
 
 
-class ObjectsRule(Grant):
+class ObjectsRule(BaseRule):
     objects: Objects
 
     @model_validator(mode="after")

@@ -9,8 +9,8 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from dayfly.limits import KIB, Checked, Unfit
+from dayfly.network.base import BaseRule, Place
 from dayfly.network.entries import NodeEntry, PythonEntry, node_entry, python_entry
-from dayfly.network.grant import Grant, Place
 
 __all__ = ["MOST_OF_ONE", "MOST_PACKAGES", "MOST_TEXT", "PACKAGES_HOST", "PackageKind", "Packages", "PackagesRule"]
 
@@ -84,7 +84,7 @@ def _listed(entries: object, read: Callable[[str], PythonEntry | NodeEntry]) -> 
 _LOCK = "elsewhere give what is in it: dayfly.locks.python_lock(path) and node_lock(path) return lists of entries"
 
 
-class PackagesRule(Grant):
+class PackagesRule(BaseRule):
     packages: Packages
 
     @property

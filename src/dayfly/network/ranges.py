@@ -1,4 +1,4 @@
-"""Private addresses that a grant may lift the floor for."""
+"""Private addresses that a rule may lift the floor for."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pydantic import field_validator, model_validator
 
 from dayfly.hosts import LONGEST_NAME, BadHost, IsAddress, canonical
 from dayfly.limits import Unfit
-from dayfly.network.grant import Grant, Place, Protocol
+from dayfly.network.base import BaseRule, Place, Protocol
 from dayfly.network.inject import Inject
 from dayfly.urls import BadPath, canonical_path
 
@@ -32,7 +32,7 @@ _METHOD = re.compile(r"[A-Z]{1,20}")  # the longest in use, UPDATEREDIRECTREF, h
 _HOW_METHODS = "write methods = ['GET', 'HEAD'], in capitals"
 
 
-class Rule(Grant):
+class Rule(BaseRule):
     """One destination. Raises ``PolicyError``.
 
     A name under more than one rule of the same port is judged by the rule that names it exactly, before a wildcard.

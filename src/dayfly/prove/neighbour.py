@@ -29,6 +29,9 @@ MOST_SAID = 4096
 READY_SECONDS = 20.0
 """Until it says that it listens: Python starts."""
 
+_TOLD = 200  # characters of what it said that an error shows
+_REMEDY = "see what loads this machine, then prove again"
+
 
 @dataclass
 class Neighbour:
@@ -85,7 +88,7 @@ async def neighbour(sandbox: AsyncSandbox, prey: Bait) -> AsyncIterator[Neighbou
                 if "ready" in said or output.stream == "stderr":
                     break
         if "ready" not in said:
-            raise HostError(f"the other sandbox does not listen: {said[-200:]!r}")
+            raise HostError(f"the other sandbox does not listen: {said[-_TOLD:]!r}", remedy=_REMEDY)
         marks = {**prey.marks, "left": nonce, "neighbour": sandbox.id[:16]}
         yield Neighbour(prey, sandbox, secret, marks, await _drawn(sandbox))
 
@@ -96,5 +99,5 @@ async def _drawn(sandbox: AsyncSandbox) -> Sequence[str]:
         row = await inside.attempt("useful.drawn", {}, READY_SECONDS)
     told = row.get("told") if isinstance(row, dict) else None
     if not (isinstance(told, list) and len(told) == 1 and isinstance(told[0], list) and len(told[0]) > 1):
-        raise HostError(f"the other sandbox does not draw at random: {str(row)[:200]!r}")
+        raise HostError(f"the other sandbox does not draw at random: {str(row)[:_TOLD]!r}", remedy=_REMEDY)
     return [str(value) for value in told[0] if len(str(value)) > 8]

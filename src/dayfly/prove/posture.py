@@ -9,6 +9,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +33,7 @@ ITS_OTHERS = ("anon_inode", "pipe", "socket")
 
 @dataclass(frozen=True)
 class Process:
-    """One of the sandbox's on the host. ``status``: of /proc/PID/status. ``files``: what its descriptors are; ``writes``: those of
+    """One of the sandbox's on the host. ``status``: of /proc/PID/status; ``threads``: the same of each of its threads. ``files``: what its descriptors are; ``writes``: those of
     them that it may write to; ``cpus``: how many of this machine's it may use; ``cgroups``: of /proc/PID/cgroup."""
 
     pid: int
@@ -45,10 +46,11 @@ class Process:
     root: Sequence[str]
     writes: Sequence[str] = ()
     cpus: int = 0
+    threads: Sequence[Mapping[str, str]] = ()
 
-    @property
-    def uid(self) -> int:
-        return int(self.status["Uid"].split()[0])
+    def any_says(self, field: str, other_than: str) -> bool:
+        """It or one of its threads, of which each has its own."""
+        return any(one.get(field, "").split()[:1] != [other_than] for one in (self.status, *self.threads))
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def _process(pid: int, mark: str) -> Process | None:
         words = (home / "cmdline").read_bytes().split(b"\0")
         if not any(mark.encode() in word for word in words) or b"runsc" not in words[0]:
             return None
-        status = dict(line.split(":\t", 1) for line in (home / "status").read_text().splitlines() if ":\t" in line)
+        status, threads = _status(home), _of_threads(home)
         return Process(
             pid,
             words[0].decode("utf-8", "replace").rsplit("/", 1)[-1],
@@ -91,9 +93,23 @@ def _process(pid: int, mark: str) -> Process | None:
             os.listdir(home / "root/"),
             [os.readlink(one) for one in (home / "fd").iterdir() if _is_written(home / "fdinfo" / one.name)],
             len(os.sched_getaffinity(pid)),
+            threads,
         )
     except (OSError, ValueError):  # it has ended meanwhile, or is not ours to look at
         return None
+
+
+def _status(home: Path) -> dict[str, str]:
+    return dict(line.split(":\t", 1) for line in (home / "status").read_text().splitlines() if ":\t" in line)
+
+
+def _of_threads(home: Path) -> list[dict[str, str]]:
+    """Of those that are there: they come and go."""
+    found = []
+    for one in (home / "task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):
+            found.append(_status(one))
+    return found
 
 
 def _is_written(fdinfo: Path) -> bool:
@@ -119,15 +135,19 @@ def examination(look: Callable[[Process, Watched], list[str]], names: tuple[str,
 
 
 def _superuser(process: Process, watched: Watched) -> list[str]:
-    return ["it is root on this machine"] if process.uid == 0 else []
+    return ["it is root on this machine"] if any(_uid(one) == "0" for one in (process.status, *process.threads)) else []
+
+
+def _uid(status: Mapping[str, str]) -> str:
+    return status["Uid"].split()[0]
 
 
 def _gains(process: Process, watched: Watched) -> list[str]:
-    return [] if process.status.get("NoNewPrivs") == "1" else ["it can gain privileges by exec"]
+    return ["it can gain privileges by exec"] if process.any_says("NoNewPrivs", "1") else []
 
 
 def _unfiltered(process: Process, watched: Watched) -> list[str]:
-    return [] if process.status.get("Seccomp") == "2" else ["its system calls are not filtered"]
+    return ["its system calls are not filtered"] if process.any_says("Seccomp", "2") else []
 
 
 def _shares(*kinds: str) -> Callable[[Process, Watched], list[str]]:

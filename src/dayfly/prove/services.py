@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote
 
-from dayfly.network import Grants, PackageKind, PackagesRule, Rule
+from dayfly.network import PackageKind, PackagesRule, Rule, RuleList
 from dayfly.network.objects import Objects, ObjectsRule
 from dayfly.network.packages import Packages
 from dayfly.prove.marks import tells
@@ -47,7 +47,7 @@ WHEEL = "proof_package-1.0-py3-none-any.whl"
 OTHERS = {"source": "proof_package-1.0.tar.gz", "version": "proof_package-2.0-py3-none-any.whl"}
 """Files at the index of the same package, which the rule does not list."""
 
-RULES: Grants = (
+RULES: RuleList = (
     ObjectsRule(
         objects=Objects(
             bucket=BUCKET,
@@ -140,10 +140,10 @@ class Services:
     api_key: str = field(default_factory=lambda: secrets.token_hex(20))
     asked: list[Asked] = field(default_factory=list)
 
-    async def secrets(self, rules: Grants, owner: object) -> dict[str, str]:
+    async def secrets(self, rules: RuleList, owner: object) -> dict[str, str]:
         return {"store-key": f"{self.key_id}:{self.key}", "api-key": self.api_key}
 
-    async def indexes(self, rules: Grants) -> dict[PackageKind, str]:
+    async def indexes(self, rules: RuleList) -> dict[PackageKind, str]:
         return {"python": f"https://{INDEX}/simple/"}
 
     @property

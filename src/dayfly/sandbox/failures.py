@@ -49,7 +49,9 @@ def translate(failed: OperationFailed, path: str = "") -> DayflyError:
     kind = _BY_CODE.get(failed.code)
     if kind is not None:
         return kind(message, remedy=_REMEDIES.get(failed.code))
-    return DayflyError(f"the agent could not do it: {_plain(failed.code)}: {message}")
+    return DayflyError(
+        f"the agent could not do it: {_plain(failed.code)}: {message}", remedy="try again, or open another sandbox"
+    )
 
 
 def _plain(text: str) -> str:

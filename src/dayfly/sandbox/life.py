@@ -140,9 +140,11 @@ class Life(ExecutionCalls, ProcessCalls, FileCalls, PortCalls, NetworkCalls, Sna
             await asyncio.wait_for(self._link.greet(options), OPEN_SECONDS)
         except LinkLost:
             end = await self.ended()
-            raise BoundaryUnusable(f"the sandbox ended before its agent answered: {end.reason}: {end.detail}") from None
+            text = f"the sandbox ended before its agent answered: {end.reason}: {end.detail}"
+            raise BoundaryUnusable(text, remedy="run: dayfly doctor") from None
         except TimeoutError:
-            raise BoundaryUnusable(f"the agent did not answer within {OPEN_SECONDS:g} s") from None
+            text = f"the agent did not answer within {OPEN_SECONDS:g} s"
+            raise BoundaryUnusable(text, remedy="see what loads this machine, then run: dayfly doctor") from None
 
     async def warm_up(self, language: str, code: str) -> ExecutionError | None:
         """While it is nobody's: run ``code`` in the language's default kernel, which counts as unused after it, have

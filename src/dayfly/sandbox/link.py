@@ -11,6 +11,7 @@ from dayfly.boundaries.base import CellStream
 from dayfly.sandbox.accepted import Accepted
 from dayfly.sandbox.call import Call, OperationFailed
 from dayfly.sandbox.exchange import Exchange
+from dayfly.sandbox.hearing import Hearing
 from dayfly.sandbox.turns import BULK, turns
 from dayfly.wire import operations
 from dayfly.wire.bookmark import Bookmark
@@ -58,7 +59,7 @@ class Link:
         on_lost: Callable[[ProtocolError | None], None],
         bookmark: Bookmark | None = None,
     ) -> None:
-        self._heard = asyncio.get_running_loop().time()
+        self._hearing = Hearing(asyncio.get_running_loop().time())
         self._resting = False  # the agent has fallen silent because it was asked to
         self.facts: dict[str, Any] = {}
         self._stream = stream
@@ -88,8 +89,8 @@ class Link:
 
     @property
     def last_heard(self) -> float:
-        """A time of the loop: when the agent last spoke, or now if it is not to."""
-        return asyncio.get_running_loop().time() if self._resting else self._heard
+        """A time of the loop: when the agent last spoke (``Hearing``), or now if it is not to."""
+        return asyncio.get_running_loop().time() if self._resting else self._hearing.last
 
     @property
     def busy(self) -> bool:
@@ -182,7 +183,8 @@ class Link:
         self._flowing.set()
 
     def _say_resume(self) -> None:
-        self._heard, self._resting = asyncio.get_running_loop().time(), False
+        self._hearing.heard(asyncio.get_running_loop().time())
+        self._resting = False
         self._connection.resume()
         self._output.set()
 
@@ -237,11 +239,13 @@ class Link:
         error: ProtocolError | None = None
         try:
             while data := await self._stream.read(turns().piece):
-                self._heard = asyncio.get_running_loop().time()
+                began = asyncio.get_running_loop().time()
                 if len(data) >= BULK:
                     await turns().next()
-                for received in self._connection.receive(data):
-                    self._dispatch(received)
+                received = self._connection.receive(data)
+                self._hearing.read(began, len(data), self._connection.unfinished)
+                for one in received:
+                    self._dispatch(one)
                 self._wake_senders()  # acknowledgements make room too
                 if self._connection.has_output:
                     self._output.set()

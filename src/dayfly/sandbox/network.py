@@ -15,7 +15,7 @@ from typing import Literal, Protocol
 from dayfly.egress.client import MOST_EARLY, Closed, EgressDenied, EgressUnreachable, Requested, Tunnel
 from dayfly.egress.verdict import Denied
 from dayfly.errors import HostError, SandboxEnded
-from dayfly.network import Beginning, Grants, beginning
+from dayfly.network import Beginning, RuleList, beginning
 from dayfly.policy import Policy
 from dayfly.sandbox.accepted import Accepted
 from dayfly.sandbox.carrying import Connected, both_ways
@@ -48,7 +48,7 @@ RULES_HAVE_COME = "what can be reached has changed while the client was looked a
 class WayOut(Protocol):
     """Where tunnels lead to: the manager's hold on the gateway."""
 
-    async def admit(self, sandbox: str, rules: Grants, told: Callable[[Closed | Requested], None]) -> str | None:
+    async def admit(self, sandbox: str, rules: RuleList, told: Callable[[Closed | Requested], None]) -> str | None:
         """What the sandbox may reach from now on. ``told`` hears of every connection that has ended, and of every request that was
         looked at. Returns a certificate, as PEM, that the sandbox is to believe. Raises ``PolicyError``, ``HostError``."""
         ...
@@ -77,7 +77,7 @@ class Network:
         for asked in early:
             self._tunnel(asked)
 
-    async def admit(self, rules: Grants, told: Callable[[Closed | Requested], None]) -> str | None:
+    async def admit(self, rules: RuleList, told: Callable[[Closed | Requested], None]) -> str | None:
         """What can be reached from now on. Code that goes on from a snapshot may ask before this; it waits. Raises ``PolicyError``,
         ``HostError``."""
         authority = await self._way.admit(self._sandbox, rules, told)
@@ -174,7 +174,7 @@ class NetworkCalls:
         claims = partial(note_claims, self._inside.denials)
         self._inside.link.accepts = {ops.TUNNEL.name: wait, ops.NAMES_REFUSED.name: claims}
 
-    async def set_network(self, rules: Literal["learn"] | Grants, way: WayOut) -> None:
+    async def set_network(self, rules: Literal["learn"] | RuleList, way: WayOut) -> None:
         """What can be reached from now on, instead of what could be before; ``policy`` says so. Connections that no rule
         allows any more have ended when this returns. Of ``"learn"`` the gateway knows no rule: it denies all that is asked of
         it, before any name is looked up. Raises ``HostError``, ``SandboxEnded``."""
@@ -187,7 +187,7 @@ class NetworkCalls:
                 authority = await self._admit(rules, way)
                 await self._tell(Surroundings.of(rules, authority))
 
-    async def _admit(self, rules: Literal["learn"] | Grants, way: WayOut) -> str | None:
+    async def _admit(self, rules: Literal["learn"] | RuleList, way: WayOut) -> str | None:
         if self._network is None:  # first: its end withdraws whatever becomes of this
             early = [asked for asked in self._early if not asked.over]
             self._network = Network(self._inside.link, self.id, way, self._inside.denials, early)

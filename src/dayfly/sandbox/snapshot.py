@@ -29,6 +29,7 @@ QUIET_SECONDS = 10.0
 """Until the agent has fallen silent, or spoken again. It takes a millisecond, or as long as the pipes hold megabytes."""
 
 _FILE = "life.json"
+_SHOWN = 200  # characters of names, which are claims, in an error
 _MOST_BYTES = 64 * 1024
 _MOST_NAMES = 1024  # of generators and contexts in one answer: 16 contexts have a hundred
 
@@ -153,7 +154,8 @@ class SnapshotCalls:
         await self._turn(self._link.resume(), "speak again")
         renewed = await self._turn(self._renew(hostname, keep_seeds), "renew its random state")
         if renewed.unanswered and not keep_seeds:
-            raise HostError(f"kernels did not renew their random state: {', '.join(renewed.unanswered)[:200]!a}")
+            which = ", ".join(renewed.unanswered)[:_SHOWN]
+            raise HostError(f"kernels did not renew their random state: {which!a}", remedy="try again, or start anew")
         self.renewed = renewed
 
     async def _renew(self, hostname: str, keep_seeds: bool) -> Renewed:

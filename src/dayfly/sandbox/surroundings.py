@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dayfly.network import LEARN_PORTS, Grants, environment_for
+from dayfly.network import LEARN_PORTS, RuleList, environment_for
 
 __all__ = ["Surroundings", "names_of"]
 
@@ -23,7 +23,7 @@ class Surroundings:
     """Ports on which every other name exists too, only to be asked for."""
 
     @classmethod
-    def of(cls, rules: Literal["learn"] | Grants, authority: str | None) -> Surroundings:
+    def of(cls, rules: Literal["learn"] | RuleList, authority: str | None) -> Surroundings:
         """Without rules, variables say that there is no network."""
         if rules == "learn":
             return cls([], authority, environment_for("learn"), LEARN_PORTS)
@@ -36,7 +36,7 @@ class Surroundings:
         return {"names": [dict(one) for one in self.names], "authority": self.authority, "env": dict(self.env), **learn}
 
 
-def names_of(rules: Grants) -> list[dict[str, Any]]:
+def names_of(rules: RuleList) -> list[dict[str, Any]]:
     """Hosts and ports, and nothing else."""
     found: dict[str, set[int]] = {}
     for rule in rules:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pydantic import SecretStr
 
-from dayfly.secrets.entry import Entry, Identity
+from dayfly.secrets.entry import Entry
 from dayfly.secrets.environment import Environment
 from dayfly.secrets.files import Files, StoreProblem
 from dayfly.secrets.ring import Ring
@@ -20,7 +20,6 @@ __all__ = [
     "Entry",
     "Environment",
     "Files",
-    "Identity",
     "Missing",
     "Resolved",
     "Ring",

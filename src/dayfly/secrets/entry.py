@@ -1,8 +1,7 @@
-"""Nouns: what is known of a secret but for its value, and who asks for one."""
+"""A noun: what is known of a secret but for its value."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import field_validator, model_validator
@@ -11,19 +10,12 @@ from dayfly.errors import InputError
 from dayfly.limits import Checked, Unfit
 from dayfly.names import checked_name
 from dayfly.network import host_pattern, secret_name, starred
+from dayfly.owner import Owner
 
-__all__ = ["MOST_HOSTS", "Entry", "Identity", "covered"]
+__all__ = ["MOST_HOSTS", "Entry", "covered"]
 
 MOST_HOSTS = 64
 """Of one secret: what is for more is for everybody."""
-
-
-@dataclass(frozen=True)
-class Identity:
-    """Whose sandbox it is; ``""``: nobody's in particular."""
-
-    tenant: str = ""
-    conversation: str = ""
 
 
 class Entry(Checked):
@@ -73,8 +65,8 @@ class Entry(Checked):
         return self
 
     @property
-    def owner(self) -> tuple[str | None, str | None]:
-        return self.tenant, self.conversation
+    def owner(self) -> Owner:
+        return Owner(self.tenant or "", self.conversation)
 
     def covers(self, pattern: str | None) -> bool:
         """Whether all that a rule's ``leads_to`` stands for is among its hosts."""

@@ -18,20 +18,18 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from dayfly.errors import HostError, InputError
+from dayfly.owner import NOBODY, Owner
 from dayfly.paths import host_error, make_directory
 from dayfly.secrets.entry import Entry
 from dayfly.secrets.value import LONGEST_VALUE, checked_value
 
-__all__ = ["MOST_SECRETS", "Files", "Owner", "StoreProblem"]
+__all__ = ["MOST_SECRETS", "Files", "StoreProblem"]
 
 MOST_SECRETS = 10_000
 """Files: a mistake in a loop is not to fill the disk."""
 
 _MOST_BYTES = 64 * 1024 + 12 * LONGEST_VALUE  # hosts, names and the longest value, each character as two escapes
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-Owner = tuple[str | None, str | None]
-"""Tenant and conversation."""
 
 
 class StoreProblem(HostError):
@@ -150,9 +148,10 @@ class Files:
 
 def _file_name(name: str, owner: Owner) -> str:
     """No secret's name has an ``@``, nor begins with a dot."""
-    if owner == (None, None):
+    if owner == NOBODY:
         return name
-    return f"{name}@{sha256(json.dumps(owner).encode()).hexdigest()[:32]}"
+    whose = json.dumps([owner.tenant, owner.conversation])
+    return f"{name}@{sha256(whose.encode()).hexdigest()[:32]}"
 
 
 def _refuse_foreign(path: Path, found: os.stat_result, kind: str, mode: int) -> None:

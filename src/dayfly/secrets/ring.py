@@ -73,7 +73,7 @@ class Ring:
 
 
 def _question(what: str, entry: Entry, value: SecretStr | None) -> SecretStr:
-    user = json.dumps([entry.name, *entry.owner])
+    user = json.dumps([entry.name, entry.tenant, entry.conversation])
     return SecretStr(json.dumps([what, user, None if value is None else value.get_secret_value()]))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pydantic import SecretStr
 
 from dayfly.errors import InputError
-from dayfly.network import Grant, Inject, ObjectsRule, Rule, unredactable
+from dayfly.network import BaseRule, Inject, ObjectsRule, Rule, unredactable
 
 __all__ = ["LONGEST_VALUE", "checked_value", "unfit"]
 
@@ -45,12 +45,12 @@ def _problem(value: SecretStr) -> str | None:
     return "begins or ends with a blank" if text.strip() != text else None
 
 
-def unfit(grant: Grant, value: SecretStr) -> str | None:
-    """Why ``grant`` cannot use the value, as a clause whose subject is the value."""
+def unfit(rule: BaseRule, value: SecretStr) -> str | None:
+    """Why ``rule`` cannot use the value, as a clause whose subject is the value."""
     text = value.get_secret_value()
-    if isinstance(grant, ObjectsRule):
+    if isinstance(rule, ObjectsRule):
         return None if _OF_A_STORE.fullmatch(text) else "is not KEY_ID:SECRET, nor KEY_ID:SECRET:SESSION_TOKEN"
-    inject = grant.inject if isinstance(grant, Rule) else None
+    inject = rule.inject if isinstance(rule, Rule) else None
     return None if inject is None else _FORMS[inject.into](text) or _unredactable(inject, text)
 
 

@@ -13,10 +13,11 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from dayfly.errors import PolicyError
-from dayfly.network import Grant, Network
-from dayfly.secrets.entry import Entry, Identity
+from dayfly.network import BaseRule, Network
+from dayfly.owner import NOBODY, Owner
+from dayfly.secrets.entry import Entry
 from dayfly.secrets.environment import Environment
-from dayfly.secrets.files import Files, Owner, StoreProblem
+from dayfly.secrets.files import Files, StoreProblem
 from dayfly.secrets.ring import Ring
 from dayfly.secrets.value import unfit
 
@@ -66,16 +67,16 @@ class Vault:
         """Of files in ``directory``, which need not be there, this process's environment, and this user's keyring."""
         return cls(Files(directory), Environment(os.environ), Ring())
 
-    def resolve(self, rules: Network, identity: Identity) -> Resolved:
+    def resolve(self, rules: Network, owner: Owner) -> Resolved:
         """Never raises for a secret that is not to be had."""
-        grants = () if isinstance(rules, str) else rules
-        names = sorted({name for grant in grants for name in grant.secrets})
-        found = {name: self._answer(name, identity) for name in names}
+        listed = () if isinstance(rules, str) else rules
+        names = sorted({name for rule in listed for name in rule.secrets})
+        found = {name: self._answer(name, owner) for name in names}
         missing = tuple(
             one
-            for index, grant in enumerate(grants)
-            for name in sorted(grant.secrets)
-            for one in _missing(index, grant, name, found[name])
+            for index, rule in enumerate(listed)
+            for name in sorted(rule.secrets)
+            for one in _missing(index, rule, name, found[name])
         )
         lacking = {one.name for one in missing}
         values = {
@@ -90,20 +91,20 @@ class Vault:
         (of_environment, wrong), (of_files, damaged) = self._environment.all(), self._files.all()
         return [*of_environment, *of_files], [*wrong, *damaged]
 
-    def _answer(self, name: str, identity: Identity) -> _Answer:
+    def _answer(self, name: str, owner: Owner) -> _Answer:
         try:
-            entry = self._chosen(name, identity)
+            entry = self._chosen(name, owner)
             return _Answer(entry, None if entry is None else self._value(entry))
         except StoreProblem as problem:
             return _Answer(None, None, problem.clause)
 
-    def _chosen(self, name: str, identity: Identity) -> Entry | None:
+    def _chosen(self, name: str, owner: Owner) -> Entry | None:
         """The most specific one. Raises ``StoreProblem``: one that cannot be used is not passed over for a more general one."""
         of_environment = self._environment.find(name)
-        for owner in _owners(identity):
-            if of_environment is not None and of_environment.owner == owner:
+        for one in _stored_for(owner):
+            if of_environment is not None and of_environment.owner == one:
                 return of_environment
-            if (entry := self._files.find(name, owner)) is not None:
+            if (entry := self._files.find(name, one)) is not None:
                 return entry
         return None
 
@@ -121,17 +122,17 @@ class _Answer:
     problem: str = ""
 
 
-def _owners(identity: Identity) -> Iterator[Owner]:
-    """The most specific first."""
-    if identity.tenant and identity.conversation:
-        yield identity.tenant, identity.conversation
-    if identity.tenant:
-        yield identity.tenant, None
-    yield None, None
+def _stored_for(owner: Owner) -> Iterator[Owner]:
+    """Whose secrets a sandbox of ``owner``'s may use, the most specific first."""
+    if owner.tenant and owner.conversation:
+        yield owner
+    if owner.tenant:
+        yield Owner(owner.tenant)
+    yield NOBODY
 
 
-def _missing(index: int, grant: Grant, name: str, answer: _Answer) -> Iterator[Missing]:
-    host = grant.leads_to
+def _missing(index: int, rule: BaseRule, name: str, answer: _Answer) -> Iterator[Missing]:
+    host = rule.leads_to
     how = f"dayfly secrets set {name}" + (f" --host {host}" if host else "")
     if answer.problem:
         yield Missing(index, name, f"the secret {name} {answer.problem}", _LIST)
@@ -139,7 +140,7 @@ def _missing(index: int, grant: Grant, name: str, answer: _Answer) -> Iterator[M
         yield Missing(index, name, f"there is no secret {name} here for this sandbox", f"{_WHO} can store it: {how}")
     elif not answer.entry.covers(host):
         yield Missing(index, name, f"the secret {name} is not for {host}", f"{_WHO} can store it for this host: {how}")
-    elif (why := unfit(grant, answer.value)) is not None:
+    elif (why := unfit(rule, answer.value)) is not None:
         yield Missing(index, name, f"the value of the secret {name} {why}", f"{_WHO} can store another one: {how}")
 
 

@@ -57,6 +57,10 @@ HEADERS = (
 )
 """What comes out of a sandbox is hostile, also to a browser that somebody points here."""
 
+CLOSING = ((b"connection", b"close"),)
+"""Whoever is refused by what his request is (RFC 9112, 6.3: also by two lengths) is not listened to any further: what comes behind it
+might be a part of it to others on the way."""
+
 
 class Guard:
     """Around the whole application."""
@@ -83,6 +87,7 @@ class Guard:
                 remember(scope, caller)
                 key = caller.key
         except DayflyError as error:
+            watched.last = isinstance(error, RequestRefused)
             await error_answer(error)(scope, receive, watched)
         else:
             await self._passed(scope, receive if _is_upload(scope) else _limited(receive), watched, key)
@@ -114,6 +119,10 @@ class Guard:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         if not _is_upload(scope) and _length(headers.get(b"content-length", "0")) > MAX_BODY:
             raise BodyTooLarge(f"the body has more than {MAX_BODY} bytes", remedy="upload large content as a file")
+        if b"content-length" in headers and b"transfer-encoding" in headers:
+            raise RequestRefused(
+                "the body has two lengths", remedy="send Content-Length or Transfer-Encoding, not both"
+            )
         self._check_host(headers.get(b"host", ""))
         self._check_page(headers.get(b"origin"), headers.get(b"sec-fetch-site", "none"))
 
@@ -177,16 +186,17 @@ def _limited(receive: Receive) -> Receive:
 
 
 class _Watched:
-    """Adds what every answer says, and knows how it went; 0 if there was none."""
+    """Adds what every answer says, and knows how it went; 0 if there was none. ``last``: of its connection."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self.status = 0
+        self.last = False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] in ("http.response.start", "websocket.http.response.start"):
             self.status = message["status"]
-            message["headers"] = [*message.get("headers", ()), *HEADERS]
+            message["headers"] = [*message.get("headers", ()), *HEADERS, *(CLOSING if self.last else ())]
         elif message["type"] == "websocket.accept":
             self.status = 101
         await self._send(message)

@@ -8,7 +8,7 @@ from pydantic import field_validator
 
 from dayfly.errors import PolicyError
 from dayfly.limits import Checked
-from dayfly.network import Grant, Network, host_pattern, private_range, secret_name, starred, within
+from dayfly.network import BaseRule, Network, host_pattern, private_range, secret_name, starred, within
 from dayfly.policy import Policy
 
 __all__ = ["Reach"]
@@ -58,13 +58,13 @@ class Reach(Checked):
         for place, rule in policy.destinations:
             self._check(place, rule)
 
-    def _check(self, place: str, rule: Grant) -> None:
+    def _check(self, place: str, rule: BaseRule) -> None:
         self._check_destination(place, rule)
         if not rule.secrets <= self.secrets:
             names = ", ".join(sorted(rule.secrets - self.secrets))
             raise PolicyError(f"{place}: over HTTP no rule may use the secret {names} here", remedy=_ASK_FOR_SECRET)
 
-    def _check_destination(self, place: str, rule: Grant) -> None:
+    def _check_destination(self, place: str, rule: BaseRule) -> None:
         host = rule.leads_to
         if host is None:
             if not self.packages:
@@ -75,7 +75,7 @@ class Reach(Checked):
             message = f"{place}: over HTTP no rule may have private = {str(rule.private)!r} here"
             raise PolicyError(message, remedy=_ASK_FOR_RANGE)
 
-    def _names(self, host: str, rule: Grant) -> bool:
+    def _names(self, host: str, rule: BaseRule) -> bool:
         return not self.names.isdisjoint({host, starred(host)}) or (ANY in self.names and rule.private is None)
 
     def _refusal(self, host: str) -> str:

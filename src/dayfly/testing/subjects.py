@@ -46,12 +46,12 @@ def gvisor_subject(argument: str) -> Subject:
 
 
 def restored_subject(argument: str) -> Subject:
-    """``gvisor_subject``, but every cell was restored from a snapshot. Images stay below its data directory."""
+    """``gvisor_subject``, but every cell was restored from a snapshot, which is kept in ``{"snapshots": DIRECTORY}``."""
     subject = gvisor_subject(argument)
-    images = Path(json.loads(argument)["data"]) / "images"
+    snapshots = Path(json.loads(argument)["snapshots"])
     return replace(
         subject,
-        boundary=RestoringBoundary(subject.boundary, images),
+        boundary=RestoringBoundary(subject.boundary, snapshots),
         factory=("dayfly.testing.subjects:restored_subject", argument),
     )
 

@@ -117,6 +117,11 @@ class Connection:
         """Bytes held here: an incomplete frame, and what was sent and not acknowledged. Never above ``MAX_HELD``."""
         return len(self._reader) + self._ledger.unacked
 
+    @property
+    def unfinished(self) -> int:
+        """Bytes of a frame whose end has not come."""
+        return len(self._reader)
+
     def bookmark(self) -> Bookmark:
         """Where it stands, between Quiesced and Resume. Raises ``LocalProtocolError`` while a channel is open: what is under
         way on one cannot be written down."""

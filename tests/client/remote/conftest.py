@@ -1,12 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
 import pytest
 
-from dayfly import AsyncSandbox
+from dayfly import AsyncSandbox, Sandbox
 from dayfly.manager import Registration
+from tests.machine import image
 from tests.server.house import House
 
 
@@ -44,8 +45,29 @@ def stranger(server: House) -> Tenant:
     return Tenant(server, "theirs", server.key("theirs"))
 
 
+@pytest.fixture(scope="package", autouse=True)
+def smallest() -> None:
+    image("tiny")
+
+
 @pytest.fixture
 async def sandbox(tenant: Tenant) -> AsyncIterator[AsyncSandbox]:
     """Of a test's own."""
-    async with AsyncSandbox(image="python", **tenant.at) as sandbox:
+    async with AsyncSandbox(image="tiny", **tenant.at) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture(scope="module")
+def shared(server: House) -> Iterator[tuple[Tenant, str]]:
+    """One sandbox for the tests of a module that leave nothing running in it, and whose it is: nobody's of the others."""
+    everybody = Tenant(server, "everybody", server.key("everybody"))
+    with Sandbox(image="tiny", **everybody.at) as made:
+        yield everybody, made.id
+
+
+@pytest.fixture
+async def room(shared: tuple[Tenant, str]) -> AsyncIterator[AsyncSandbox]:
+    """That sandbox."""
+    everybody, ident = shared
+    async with await AsyncSandbox.connect(ident, **everybody.at) as sandbox:
         yield sandbox

@@ -30,7 +30,7 @@ from tests.server.house import House
 
 pytestmark = pytest.mark.gvisor
 
-TINY = {"image": "python", "limits": {"memory": "256MiB"}}
+TINY = {"image": "tiny", "limits": {"memory": "256MiB"}}
 
 
 # --- whose it is, and how long it lives ---
@@ -173,23 +173,23 @@ def awaited(event: asyncio.Event) -> object:
     return on_stdout
 
 
-async def test_explain_tells_what_the_server_generated(sandbox: AsyncSandbox) -> None:
-    assert (await sandbox.explain())["boundary"] == "gvisor"
+async def test_explain_tells_what_the_server_generated(room: AsyncSandbox) -> None:
+    assert (await room.explain())["boundary"] == "gvisor"
 
 
-async def test_a_file_error_is_the_same_as_embedded(sandbox: AsyncSandbox) -> None:
+async def test_a_file_error_is_the_same_as_embedded(room: AsyncSandbox) -> None:
     with pytest.raises(SandboxFileError) as caught:
-        await sandbox.files.read(b"no\xff")
+        await room.files.read(b"no\xff")
     assert (caught.value.problem, caught.value.path) == ("not_found", "no\udcff")
 
 
-async def test_parts_of_files_are_read(sandbox: AsyncSandbox) -> None:
+async def test_parts_of_files_are_read(room: AsyncSandbox) -> None:
     data = bytes(range(256)) * 5000
-    await sandbox.files.write("f", data)
-    await sandbox.files.write("empty", b"")
+    await room.files.write("f", data)
+    await room.files.write("empty", b"")
 
     async def part(offset: int, length: int | None, name: str = "f") -> bytes:
-        return b"".join([piece async for piece in sandbox.files.stream(name, offset=offset, length=length)])
+        return b"".join([piece async for piece in room.files.stream(name, offset=offset, length=length)])
 
     assert await part(0, None) == data
     assert await part(7, None) == data[7:]
@@ -205,34 +205,34 @@ async def test_parts_of_files_are_read(sandbox: AsyncSandbox) -> None:
 LOOP = "print('on', flush=True)\nimport time\nwhile True: time.sleep(0.01)"
 
 
-async def test_cancelling_interrupts_the_run_and_the_context_is_free(sandbox: AsyncSandbox) -> None:
-    await sandbox.run_code("x = 7")
+async def test_cancelling_interrupts_the_run_and_the_context_is_free(room: AsyncSandbox) -> None:
+    await room.run_code("x = 7")
     for _ in range(3):
         begun = asyncio.Event()
-        running = asyncio.ensure_future(sandbox.run_code(LOOP, on_stdout=awaited(begun)))
+        running = asyncio.ensure_future(room.run_code(LOOP, on_stdout=awaited(begun)))
         await begun.wait()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        assert not any(context.busy for context in await sandbox.contexts.list())
-        assert (await sandbox.run_code("x", timeout=5)).text == "7"
+        assert not any(context.busy for context in await room.contexts.list())
+        assert (await room.run_code("x", timeout=5)).text == "7"
 
 
-async def test_a_callback_that_raises_stops_the_run(sandbox: AsyncSandbox) -> None:
+async def test_a_callback_that_raises_stops_the_run(room: AsyncSandbox) -> None:
     async def fail(text: str) -> None:
         raise LookupError(text)
 
     with pytest.raises(LookupError, match="on"):
-        await sandbox.run_code(LOOP, on_stdout=fail)
-    assert (await sandbox.run_code("1", timeout=5)).text == "1"
+        await room.run_code(LOOP, on_stdout=fail)
+    assert (await room.run_code("1", timeout=5)).text == "1"
 
 
-async def test_a_callback_that_hangs_does_not_delay_the_end(sandbox: AsyncSandbox) -> None:
+async def test_a_callback_that_hangs_does_not_delay_the_end(room: AsyncSandbox) -> None:
     async def hang(text: str) -> None:
         await asyncio.Event().wait()
 
     began = time.monotonic()
-    run = await sandbox.run_code(LOOP, on_stdout=hang, timeout=0.5)
+    run = await room.run_code(LOOP, on_stdout=hang, timeout=0.5)
     assert run.outcome is Outcome.TIMEOUT
     assert time.monotonic() - began < 10
 
@@ -361,13 +361,13 @@ async def test_a_port_tells_its_end_and_takes_much(sandbox: AsyncSandbox) -> Non
         assert await port.read() == b""
 
 
-async def test_many_calls_share_one_client(sandbox: AsyncSandbox) -> None:
-    runs = [sandbox.run_code(f"print({number})", context=f"c{number % 3}") for number in range(30)]
+async def test_many_calls_share_one_client(room: AsyncSandbox) -> None:
+    runs = [room.run_code(f"print({number})", context=f"c{number % 3}") for number in range(30)]
     assert [run.stdout for run in await asyncio.gather(*runs)] == [f"{number}\n" for number in range(30)]
 
 
 async def test_much_output_comes_whole_and_beyond_the_cap_is_counted(tenant: Tenant) -> None:
-    async with AsyncSandbox({"image": "python", "limits": {"output": "64KiB"}}, **tenant.at) as sandbox:
+    async with AsyncSandbox({"image": "tiny", "limits": {"output": "64KiB"}}, **tenant.at) as sandbox:
         run = await sandbox.run_code("print('\\x00\u2603' * 100_000)")
         assert (run.limit, run.dropped) == ("output", 400_001 - 64 * 1024)
         assert len(run.stdout.encode()) <= 64 * 1024 + 2

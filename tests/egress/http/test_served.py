@@ -203,6 +203,8 @@ async def test_a_client_that_says_nothing_breaks_no_rule(service: Passing) -> No
         (b"GET / HTTP/1.1\nHost: api.example.com\n\n", 400, "bad_request"),
         (get("/", "Upgrade: websocket", "Connection: upgrade"), 400, "bad_request"),
         (b"nonsense\r\n\r\n", 400, "bad_request"),
+        (b"\r\n" + get("/"), 400, "bad_request"),
+        (b"\r\n\r\n" + get("/"), 400, "bad_request"),
     ],
 )
 async def test_what_could_mean_two_things_is_answered_and_goes_nowhere(

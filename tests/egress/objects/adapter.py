@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -37,11 +38,15 @@ class Script(Upstreams):
         return self.answers.pop(0) if self.answers else Response(200)
 
 
+_NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""Believes nobody, and nobody speaks it here: to read all that this machine believes takes each client 40 ms."""
+
+
 class Direct(Upstreams):
     """To the server itself."""
 
     def __init__(self) -> None:
-        self._client = httpx.AsyncClient(trust_env=False, timeout=30)
+        self._client = httpx.AsyncClient(trust_env=False, timeout=30, verify=_NO_TLS)
         self.sent: list[Request] = []
 
     async def send(self, origin: Origin, request: Request) -> Response:

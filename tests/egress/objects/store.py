@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
+import select
 import shutil
 import socket
 import subprocess
@@ -12,7 +14,8 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,20 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-__all__ = ["BUCKET", "CONTENT", "KEY_ID", "OTHER", "SECRET", "Store", "client", "fill", "put", "running", "seen"]
+__all__ = [
+    "BUCKET",
+    "CONTENT",
+    "KEY_ID",
+    "OTHER",
+    "SECRET",
+    "Store",
+    "client",
+    "fill",
+    "put",
+    "running",
+    "seen",
+    "size",
+]
 
 KEY_ID, SECRET = "AKIDOFTHEREALOWNER", "real-secret-of-the-owner"
 BUCKET, OTHER = "lake", "swamp"
@@ -37,10 +53,38 @@ _UP_SECONDS = 60.0
 _ATTEMPTS = 3
 
 
+class Messenger:
+    """Somebody who holds the credentials, where the store is: one process, which fills it and then does what it is told."""
+
+    def __init__(self, port: int, within: Sequence[str], log: Any) -> None:
+        command = [*within, sys.executable, __file__, str(port)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+
+    def is_ready(self, seconds: float) -> bool:
+        """Whether it has filled the store, or is gone; waits so long for that."""
+        return bool(select.select([self._process.stdout], [], [], seconds)[0])
+
+    def answer(self) -> Any:
+        """Raises ``ValueError`` when it is gone."""
+        assert self._process.stdout is not None
+        return json.loads(self._process.stdout.readline())
+
+    def ask(self, what: str, argument: object) -> Any:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps([what, argument]) + "\n")
+        self._process.stdin.flush()
+        return self.answer()
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
 @dataclass(frozen=True)
 class Store:
     port: int
     secure_port: int = 0
+    messenger: Messenger | None = field(default=None, compare=False)
 
     @property
     def endpoint(self) -> str:
@@ -64,7 +108,11 @@ class Store:
 
     def owner(self) -> Any:
         """A client of all of it."""
-        return client(self.endpoint, KEY_ID, SECRET)
+        return self._owner
+
+    @cached_property
+    def _owner(self) -> Any:
+        return client(self.endpoint, KEY_ID, SECRET)  # which takes as long as a hundred requests
 
 
 def client(endpoint: str, key: str = "nobody", secret: str = "nothing", **config: Any) -> Any:
@@ -88,6 +136,8 @@ def running(within: Sequence[str] = (), certificate: Path | None = None) -> Iter
         try:
             yield store
         finally:
+            assert store.messenger is not None
+            store.messenger.close()
             process.kill()
             process.wait()
 
@@ -102,14 +152,15 @@ def _started(directory: Path, within: Sequence[str], certificate: Path | None) -
         with log.open("ab") as out:
             command = [*within, *_command(directory, directory / str(attempt), ports), *_tls(ports[4], certificate)]
             process = subprocess.Popen(command, stdout=out, stderr=out)
-            filling = subprocess.Popen([*within, sys.executable, __file__, str(ports[3])], stdout=out, stderr=out)
-        while filling.poll() is None and process.poll() is None:
-            time.sleep(0.02)
-        if filling.poll() == 0 and process.poll() is None:
-            return Store(ports[3], ports[4]), process
-        for one in (filling, process):
-            one.kill()
-            one.wait()
+            messenger = Messenger(ports[3], within, out)
+        while not messenger.is_ready(0.02) and process.poll() is None:
+            pass
+        with suppress(ValueError):
+            if process.poll() is None and messenger.answer() == "filled":
+                return Store(ports[3], ports[4], messenger), process
+        messenger.close()
+        process.kill()
+        process.wait()
     raise OSError(f"the object store did not come up:\n{log.read_text(errors='replace')[-4000:]}")
 
 
@@ -171,41 +222,59 @@ def fill(store: Store) -> None:
 
 
 def _fill(owner: Any, bucket: str) -> None:
-    with suppress(owner.exceptions.BucketAlreadyExists, owner.exceptions.BucketAlreadyOwnedByYou):
-        owner.create_bucket(Bucket=bucket)
-    there = {one["Key"] for one in owner.list_objects_v2(Bucket=bucket).get("Contents", [])}
-    for key in there - set(CONTENT):
+    there = _there(owner, bucket)
+    for key in set(there) - set(CONTENT):
         owner.delete_object(Bucket=bucket, Key=key)
     for key, data in CONTENT.items():
-        owner.put_object(Bucket=bucket, Key=key, Body=data)
+        if there.get(key) != hashlib.md5(data, usedforsecurity=False).hexdigest():
+            owner.put_object(Bucket=bucket, Key=key, Body=data)
 
 
-def seen(store: Store, within: Sequence[str], prefix: str) -> dict[str, bytes]:
+def _there(owner: Any, bucket: str) -> dict[str, str]:
+    """Digests (the store's, MD5) by keys; the bucket is made where there is none."""
+    try:
+        found = owner.list_objects_v2(Bucket=bucket).get("Contents", [])
+    except owner.exceptions.NoSuchBucket:
+        owner.create_bucket(Bucket=bucket)
+        return {}
+    return {one["Key"]: one["ETag"].strip('"') for one in found}
+
+
+def seen(store: Store, prefix: str) -> dict[str, bytes]:
     """``contents``, asked where the store is."""
-    done = subprocess.run(_there(store, within, "contents", prefix), capture_output=True, check=True)
-    return {key: bytes.fromhex(data) for key, data in json.loads(done.stdout).items()}
+    return {key: bytes.fromhex(data) for key, data in _told(store, "contents", prefix).items()}
 
 
-def put(store: Store, within: Sequence[str], objects: Mapping[str, bytes]) -> None:
+def put(store: Store, objects: Mapping[str, bytes]) -> None:
     """``keep``, asked where the store is."""
-    told = json.dumps({key: data.hex() for key, data in objects.items()})
-    subprocess.run(_there(store, within, "keep"), input=told.encode(), check=True)
+    _told(store, "keep", {key: data.hex() for key, data in objects.items()})
 
 
-def _there(store: Store, within: Sequence[str], *what: str) -> list[str]:
-    return [*within, sys.executable, __file__, str(store.port), *what]
+def size(store: Store, key: str) -> int:
+    """In bytes, of an object, asked where the store is."""
+    found: int = _told(store, "size", key)
+    return found
 
 
-def _main(port: str, what: str = "fill", argument: str = "") -> None:
+def _told(store: Store, what: str, argument: object) -> Any:
+    assert store.messenger is not None
+    return store.messenger.ask(what, argument)
+
+
+def _do(store: Store, what: str, argument: Any) -> object:
+    if what == "contents":
+        return {key: data.hex() for key, data in store.contents(argument).items()}
+    if what == "keep":
+        return store.keep({key: bytes.fromhex(data) for key, data in argument.items()})
+    return store.size(argument)
+
+
+def _main(port: str) -> None:
     store = Store(int(port))
-    if what == "fill":
-        fill(store)
-    elif what == "contents":
-        print(json.dumps({key: data.hex() for key, data in store.contents(argument).items()}))
-    elif what == "keep":
-        store.keep({key: bytes.fromhex(data) for key, data in json.load(sys.stdin).items()})
-    else:
-        print(store.size(argument))
+    fill(store)
+    print(json.dumps("filled"), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(_do(store, *json.loads(line))), flush=True)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from dayfly.egress.http.messages import Request
 from dayfly.egress.services.objects.asking import BadRequest, Unlisted, asked, bucket_of
-from dayfly.egress.services.objects.granting import Grants
 from dayfly.egress.services.objects.keys import BadSpelling, begins_with, checked_key, escaped, unescaped
 from dayfly.egress.services.objects.operations import OPERATIONS, PARAMETERS
+from dayfly.egress.services.objects.rules import ObjectsRules
 from dayfly.network.objects import OBJECTS_HOST
 from dayfly.urls import BadPath, canonical_path
 from tests.egress.objects.asks import READ, WRITE, ask, denied
@@ -198,7 +198,7 @@ QUERIES = st.lists(
 ).map(lambda pairs: "&".join(f"{name}={value}" for name, value in pairs))
 METHODS = st.sampled_from(["GET", "HEAD", "PUT", "POST", "DELETE"])
 SOURCE = st.one_of(st.none(), st.lists(PIECES, max_size=8).map("".join))
-GRANTS = Grants([(0, READ), (1, WRITE)])
+RULES = ObjectsRules([(0, READ), (1, WRITE)])
 
 
 def plainly_within(key: str, prefix: str) -> bool:
@@ -225,7 +225,7 @@ def test_what_is_allowed_is_within_a_rule_and_reads_the_same_again(
     assert asked(OBJECTS_HOST, again) == found
     if found.operation.access is None:
         return
-    rule = GRANTS.allowing(found, [found.prefix])
+    rule = RULES.allowing(found, [found.prefix])
     if rule is not None:
         one = rule[1].objects
         assert found.bucket == one.bucket

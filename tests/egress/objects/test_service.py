@@ -12,7 +12,7 @@ import pytest
 
 from dayfly.egress.dialling import Unreachable
 from dayfly.egress.http.messages import Body, Origin, Refused, Request, Response, nothing, once
-from dayfly.egress.services.objects.granting import Grants
+from dayfly.egress.services.objects.rules import ObjectsRules
 from dayfly.egress.services.objects.signing import BadCredentials, Credentials, credentials, load, signed
 from dayfly.egress.verdict import CODES, Denied
 from dayfly.network import ObjectsRule
@@ -368,6 +368,6 @@ async def test_hostile_keys_are_quoted_in_what_is_told() -> None:
 
 
 def test_what_there_is_is_told_within_bounds() -> None:
-    many = Grants([(at, rule(prefix=f"{at}/")) for at in range(9)])
+    many = ObjectsRules([(at, rule(prefix=f"{at}/")) for at in range(9)])
     assert many.told.endswith("read, list in s3://lake/4/; and 4 more")
-    assert Grants([(0, WRITE)]).told == "read, write, list in s3://lake/out/"
+    assert ObjectsRules([(0, WRITE)]).told == "read, write, list in s3://lake/out/"

@@ -14,7 +14,7 @@ from urllib.parse import unquote_to_bytes
 from dayfly import limits, network
 from dayfly import policy as policies
 from dayfly.errors import DayflyError
-from dayfly.network import entries, grant, listing, objects, packages, rule
+from dayfly.network import base, entries, listing, objects, packages, rule
 from dayfly.policy import Policy
 from dayfly.server import (
     answers,
@@ -296,7 +296,7 @@ TARGETS = (
     Target(
         "policy",
         policy,
-        (policies, limits, network, entries, grant, listing, objects, packages, rule),
+        (policies, limits, network, base, entries, listing, objects, packages, rule),
         _POLICIES,
         memory=8 * MIB,
         longest=4096,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dayfly.agent.kernels import CODECS
 from dayfly.agent.kernels.execution import Execution
-from dayfly.agent.kernels.kernel import Kernel, Owner
+from dayfly.agent.kernels.kernel import Kernel, KernelSink
 from dayfly.agent.session import BadRequest, Refused, Task
 from dayfly.agent.supervisor import StartFailed
 from dayfly.wire.operations import BAD_REQUEST, BUSY, CANNOT_START, NO_SUCH_CONTEXT, UNKNOWN_LANGUAGE
@@ -31,7 +31,7 @@ MAX_HELD = 64 * 1024
 """Bytes of output that arrive while nothing runs and are kept for the next run; more is dropped."""
 
 
-class Context(Owner):
+class Context(KernelSink):
     """One name, one language, at most one live kernel. Its tag outlives kernels: it marks all that the context started."""
 
     def __init__(self, contexts: Contexts, name: str, language: str) -> None:

@@ -27,8 +27,8 @@ DYING_SECONDS = 0.5
 """Between the end of the control socket and the process's own, which follows unless code closed the descriptor."""
 
 
-class Owner:
-    """Who a kernel reports to: its context."""
+class KernelSink:
+    """Where what comes from a kernel goes: its context."""
 
     def room(self) -> int:
         """Bytes of output that are wanted now; 0: whoever wants them again calls ``Kernel.resume``."""
@@ -57,7 +57,7 @@ class Owner:
 class Kernel:
     """``used`` says whether it ever ran anything, ``broken`` how it broke the protocol (then it is being killed)."""
 
-    def __init__(self, supervisor: Supervisor, tag: int, codec: Codec, owner: Owner) -> None:
+    def __init__(self, supervisor: Supervisor, tag: int, codec: Codec, sink: KernelSink) -> None:
         self.ready = False
         self.used = False
         self.cpu_known = 0.0  # seconds that it had used when last asked
@@ -70,7 +70,7 @@ class Kernel:
         self._loop = supervisor.loop
         self._tag = tag
         self._codec = codec
-        self.owner = owner
+        self.sink = sink
         self._child: Child | None = None
         self._control = -1
         self._unwritten = b""
@@ -129,7 +129,7 @@ class Kernel:
     def _started(self, failure: StartFailed | None) -> None:
         if failure is not None:
             self._close()
-            self.owner.on_start_failed(self, failure)
+            self.sink.on_start_failed(self, failure)
 
     # --- control --------------------------------------------------------------------------------------------------
 
@@ -218,7 +218,7 @@ class Kernel:
                 record = self._codec.next()
                 if record is None:
                     return
-                self.owner.on_record(record)
+                self.sink.on_record(record)
         except BadRecord as error:
             self._break(str(error))
 
@@ -275,7 +275,7 @@ class Kernel:
             one.empty = False
         self._paused = False
         self.guarded(self._hear_last_words)()
-        self.owner.on_exit(self, status)
+        self.sink.on_exit(self, status)
 
     def _hear_last_words(self) -> None:
         """What it had said before, which is there now: a child of it that holds the socket may go on for ever."""

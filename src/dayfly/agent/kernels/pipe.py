@@ -76,9 +76,9 @@ class Pipe:
         "_drops",
         "_last",
         "_loop",
-        "_owner",
         "_readable",
         "_resting",
+        "_sink",
         "_stream",
         "_watching",
         "empty",
@@ -92,7 +92,7 @@ class Pipe:
         self.left = UNLIMITED  # bytes to read before it counts as settled
         self._loop = loop
         self._stream = stream
-        self._owner = kernel.owner
+        self._sink = kernel.sink
         self._readable = kernel.guarded(self.read)
         self._watching = False
         self._resting = False
@@ -117,24 +117,24 @@ class Pipe:
         self.resume()
 
     def resume(self) -> None:
-        if self.fd >= 0 and not self._watching and not self._resting and self.left and self._owner.room():
+        if self.fd >= 0 and not self._watching and not self._resting and self.left and self._sink.room():
             self._watching = True
             self._loop.on_readable(self.fd, self._readable)
 
     def read(self) -> None:
         """What is there and wanted."""
-        room = min(self._owner.room(), self.left, READ_SIZE)
+        room = min(self._sink.room(), self.left, READ_SIZE)
         data = self._data(room) if room else None
         if data == b"":
             self.close()
         elif data is not None:
             self.left = self.left if self.left == UNLIMITED else self.left - len(data)
-            self._owner.take(self._stream, data)
+            self._sink.take(self._stream, data)
             self._rest_if_it_drips(len(data))
-        if self.fd >= 0 and (not self.left or not self._owner.room()):
+        if self.fd >= 0 and (not self.left or not self._sink.room()):
             self._pause()
         if self.settled:
-            self._owner.on_settled()
+            self._sink.on_settled()
 
     def _rest_if_it_drips(self, size: int) -> None:
         """Thousands of small writes are left to gather: each read costs more than ten of them."""

@@ -184,15 +184,23 @@ def read_back(plan: Plan, footprint: Footprint, sentry: int) -> tuple[LimitRepor
     settings = enforcement.cgroup_settings(plan.spec.limits)
     try:
         if not os.sched_getaffinity(sentry) <= footprint.cpus:
-            raise LimitUnenforceable("the sandbox's process may use other CPUs than those it was bound to")
+            raise LimitUnenforceable(
+                "the sandbox's process may use other CPUs than those it was bound to", remedy=_NOT_AS_SET
+            )
         if footprint.cgroup is not None:
             if not footprint.cgroup.holds(sentry):
-                raise LimitUnenforceable("the sandbox's process is not in its cgroup")
+                raise LimitUnenforceable("the sandbox's process is not in its cgroup", remedy=_NOT_AS_SET)
             if wrong := footprint.cgroup.differing(settings):
-                raise LimitUnenforceable(f"cgroup values did not read back as set: {', '.join(wrong)}")
+                raise LimitUnenforceable(
+                    f"cgroup values did not read back as set: {', '.join(wrong)}", remedy=_NOT_AS_SET
+                )
     except OSError as error:
-        raise LimitUnenforceable(f"the sandbox's limits cannot be read back: {error.strerror}") from error
+        text = f"the sandbox's limits cannot be read back: {error.strerror}"
+        raise LimitUnenforceable(text, remedy=_NOT_AS_SET) from error
     return plan.reports
+
+
+_NOT_AS_SET = "see what else on this machine moves processes or writes to their cgroups, then run: dayfly doctor"
 
 
 _HINTS = (

@@ -22,6 +22,8 @@ PROBES = (
     _one("resource.flood.files", "Fill the disk with many files", attempt="floods.many_files_full", measure="disk", source="OSB1773", seconds=40),
     _one("resource.flood.inodes", "Make more files than fit", attempt="floods.empty_files", measure="small", source="PMSS594, RB"),
     _one("resource.flood.descriptors", "Open more than was given", attempt="floods.descriptors", measure="small", source="RB"),
+    _one("resource.flood.objects", "Have the kernel keep pipes, shared memory, watches and timers", attempt="floods.objects", measure="small",
+         source="DCE"),
     _one("resource.flood.processes", "Have more processes than were given", attempt="floods.processes", measure="count",
          source="RB, GV2490, SNK"),
     _one("resource.flood.threads", "Have more threads than were given", attempt="floods.threads", measure="threads", source="RB"),

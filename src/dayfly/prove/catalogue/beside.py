@@ -21,6 +21,7 @@ PROBES = (
     _seen("cross-sandbox.files", "Find files that another sandbox has left", attempt="neighbour.left", arguments={"nonce": "{left}"}, source="MIT"),
     _seen("cross-sandbox.shared-memory", "Read shared memory of another sandbox", attempt="neighbour.shared", source="DCE"),
     _seen("cross-sandbox.processes", "See processes of another sandbox", attempt="processes.named", arguments={"nonce": "{left}"}, source="AIG"),
+    _one("cross-sandbox.locks", "See what another sandbox has locked", attempt="neighbour.locked", source="GVR"),
     _one("cross-sandbox.random", "Draw what another sandbox has drawn", attempt="useful.drawn", seen_by=("what the other one has drawn",),
          source="MIT882, VM08212, FC"),
 )  # fmt: skip

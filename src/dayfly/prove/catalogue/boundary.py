@@ -22,6 +22,9 @@ _CALLS = {
     "open a file by its handle": ("handles", {"open_by_handle_at": [304, -1, 1, 0]}),
     "change the root of all": ("pivot", {"pivot_root": [155, 1, 1]}),
     "set the time of day": ("time", {"settimeofday": [164, 0, 0]}),
+    "have rings of calls (io_uring)": ("uring", {"io_uring_setup": [425, 1, 1]}),
+    "answer another process's page faults": ("userfaultfd", {"userfaultfd": [323, 1 << 20]}),
+    "use the kernel's keyrings": ("keyring", {"add_key": [248, 1, 1, 1, 1, -3], "request_key": [249, 1, 1, 1, 0]}),
     "use I/O ports": ("ports", {"iopl": [172, 3], "ioperm": [173, 1, 1, 1]}),
 }
 """Arguments that no kernel can follow (1 is no address), behind its question whether the caller may at all."""
@@ -36,6 +39,19 @@ _DEVICES = {
     "graphics and accelerators": ("nvidia0", "nvidiactl", "nvidia-uvm", "dri/card0", "dri/renderD128", "kfd"),
     "the console and the log": ("console", "kmsg", "userfaultfd"),
 }
+
+_DRIVERS = [
+    "/usr/lib/*/libcuda.so*",
+    "/usr/lib/*/libnvidia-*",
+    "/usr/local/nvidia",
+    "/usr/local/cuda*",
+    "/opt/rocm*",
+    "/sys/module/nvidia*",
+]
+
+_NEVER = {"DAC_OVERRIDE": 1, "DAC_READ_SEARCH": 2, "NET_ADMIN": 12, "NET_RAW": 13, "SYS_MODULE": 16, "SYS_RAWIO": 17, "SYS_CHROOT": 18,
+          "SYS_PTRACE": 19, "SYS_ADMIN": 21, "SYS_BOOT": 22, "SYS_TIME": 25, "MKNOD": 27, "SYSLOG": 34, "PERFMON": 38, "BPF": 39}  # fmt: skip
+"""Capabilities that lead outside, or into others, by their bits (linux/capability.h)."""
 
 _SETTINGS = {
     "what is run at a crash": ("core-pattern", ("/proc/sys/kernel/core_pattern",)),
@@ -81,6 +97,7 @@ PROBES = (
     *(_one(f"boundary.device.{title.split()[-1]}", f"Open devices: {title}", attempt="kernel.devices", arguments={"names": names},
            source="AIG, DCE, SEB")
       for title, names in _DEVICES.items()),
+    _one("boundary.device.drivers", "Find drivers of accelerators", attempt="files.present", arguments={"patterns": _DRIVERS}, source="NVC, GVR"),
     _one("boundary.device.made", "Make a device and open it", attempt="kernel.node", arguments={"kind": 0o60000, "major": 254, "minor": 0}, source="AIG, CDK"),
     *(_one(f"boundary.mount.{short}", f"Mount a file system, {title}", attempt="kernel.mounts", arguments=arguments, source="RB, CDK")
       for title, (short, arguments) in _MOUNTS.items()),
@@ -109,6 +126,8 @@ PROBES = (
     _second("boundary.superuser", "Be root inside", attempt="privileges.superuser", source="SEB, BOX"),
     _second("boundary.capabilities", "Have capabilities", attempt="privileges.capabilities",
             arguments={"which": ["CapEff", "CapPrm", "CapInh", "CapAmb"]}, source="SEB, CDK, BOX"),
+    _second("boundary.capabilities.bounding", "Be able to come to capabilities that lead outside", attempt="privileges.obtainable",
+            arguments={"never": _NEVER}, source="SEB, CDK, BOX"),
     _second("boundary.identity-change", "Become another user", attempt="privileges.identity_changed", source="RB"),
     _second("boundary.setuid", "Find programs that run as another user", attempt="privileges.marked_files", arguments={"tops": ["/usr/bin", "/usr/sbin", "/bin", "/sbin"]}, source="RB, DCE"),
     _second("boundary.setuid.everywhere", "Find such programs anywhere", attempt="privileges.marked_files",

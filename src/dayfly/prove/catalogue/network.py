@@ -37,6 +37,8 @@ PROBES = (
     _one("network.udp.multicast", "Broadcast and multicast", attempt="network.udp",
          arguments={"places": [["255.255.255.255", 9], ["239.255.255.250", 1900], ["224.0.0.1", 9], ["ff02::1", 9]], "token": "{token}"},
          source="MSB585"),
+    _one("network.icmp", "Send echoes (ping)", attempt="network.echoed",
+         arguments={"addresses": ["10.0.0.1", "172.17.0.1", "192.168.1.1", "192.0.2.1", "2001:db8::1"]}, source="MSB"),
     _one("network.loopback.tcp", "Reach a server on this machine's loopback", attempt="network.many_tcp",
          arguments={"places": [[name, "{tcp_port}"] for name in ("127.0.0.1", "127.0.0.2", "localhost", "::1", "0.0.0.0")], "token": "{token}",
                     "refused_counts": False}, seen_by=("a TCP server",), source="RL, SRT"),

@@ -3,10 +3,13 @@ than the sandbox may have, and never more than ``MOST``."""
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
 import json
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 
@@ -100,6 +103,61 @@ def output() -> None:
     piece = b"x" * 65535 + b"\n"
     for _ in range(MOST["output"] // len(piece)):
         os.write(1, piece)
+
+
+def objects() -> None:
+    """What the kernel keeps for whoever asks: no process's own memory, and somebody's all the same."""
+    kinds = (pipes, segments, watches_and_timers)
+    number = max(1, min(CHILDREN, MOST["processes"] // 4))
+    for one in range(number):
+        if os.fork() == 0:
+            kinds[one % len(kinds)](MOST["memory"] // number)
+            time.sleep(600)
+            os._exit(0)
+    time.sleep(600)
+
+
+F_SETPIPE_SZ = 1031  # fcntl(2); Python has its name from 3.10 on
+
+
+def pipes(most: int) -> None:
+    """As large as they may be, and full."""
+    try:
+        for _ in range(most // PIECE):
+            _, end = os.pipe()
+            os.set_blocking(end, False)
+            fcntl.fcntl(end, F_SETPIPE_SZ, PIECE)
+            os.write(end, bytes(PIECE))
+    except OSError:
+        pass
+
+
+def segments(most: int) -> None:
+    """Shared memory of System V, written to."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.shmat.restype = ctypes.c_void_p
+    for _ in range(most // PIECE):
+        number = libc.shmget(0, PIECE, 0o1600)
+        at = libc.shmat(number, None, 0) if number >= 0 else None
+        if at in (None, ctypes.c_void_p(-1).value):
+            return
+        ctypes.memset(at, 1, PIECE)
+
+
+MOST_SMALL = 20000
+SIGEV_NONE = 1
+
+
+def watches_and_timers(most: int) -> None:
+    """Small ones, each a little of the kernel's memory."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    watching, home = libc.inotify_init(), tempfile.mkdtemp()
+    nothing = (ctypes.c_int * 16)(0, 0, 0, SIGEV_NONE)  # struct sigevent: value, signal, what to do
+    for number in range(min(MOST_SMALL, most // 4096)):
+        path = os.path.join(home, str(number))
+        os.mkdir(path)
+        libc.inotify_add_watch(watching, path.encode(), 0xFFF)
+        libc.timer_create(1, nothing, ctypes.byref(ctypes.c_void_p()))
 
 
 def processes() -> None:

@@ -14,18 +14,22 @@ REFUSED = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.ENODEV, errno.EOPNOTSU
 
 ON_ARM64 = {
     "acct": 89,
+    "add_key": 217,
     "bpf": 280,
     "finit_module": 273,
     "init_module": 105,
+    "io_uring_setup": 425,
     "kexec_file_load": 294,
     "kexec_load": 104,
     "open_by_handle_at": 265,
     "perf_event_open": 241,
     "pivot_root": 41,
     "reboot": 142,
+    "request_key": 218,
     "settimeofday": 170,
     "swapoff": 225,
     "swapon": 224,
+    "userfaultfd": 282,
 }
 """Numbers by name, of Linux' asm-generic/unistd.h. There is no iopl and no ioperm."""
 

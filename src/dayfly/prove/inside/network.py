@@ -82,6 +82,28 @@ def udp_answered(address: str, port: int, token: str) -> tuple[int, list[str]]:
             return 1, []
 
 
+ECHO: dict[int, tuple[int, bytes]] = {
+    socket.AF_INET: (1, b"\x08\0\xf7\xff" + bytes(4)),
+    socket.AF_INET6: (58, b"\x80" + bytes(7)),
+}
+"""The protocol and a request of it (RFC 792, RFC 4443)."""
+
+
+def echoed(addresses: list[str]) -> tuple[int, list[str]]:
+    """Requests for an echo, by datagrams and by hand: sent, or not even that."""
+    found = []
+    for address in addresses:
+        protocol, request = ECHO[family(address)]
+        for kind in (socket.SOCK_DGRAM, socket.SOCK_RAW):
+            try:
+                with socket.socket(family(address), kind, protocol) as sender:
+                    sender.sendto(request, (address, 0))
+                found.append("sent to %s" % address)
+            except OSError:
+                pass
+    return 2 * len(addresses), found
+
+
 def unix(names: list[str]) -> tuple[int, list[str]]:
     """Paths, or abstract names, which begin with ``@``."""
     found = []

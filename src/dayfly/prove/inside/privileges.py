@@ -25,6 +25,12 @@ def capabilities(which: list[str]) -> tuple[int, list[str]]:
     return len(which), ["%s %s" % (name, held[name].strip()) for name in which if int(held.get(name, "0"), 16)]
 
 
+def obtainable(never: dict[str, int]) -> tuple[int, list[str]]:
+    """What a program of the superuser's, run from here, could have. ``never``: name to bit."""
+    bounding = int(status()["CapBnd"], 16)
+    return len(never), [name for name, bit in never.items() if bounding >> bit & 1]
+
+
 def identity_changed() -> tuple[int, list[str]]:
     found = []
     changes: list[tuple[str, Callable[[Any], None], Any]] = [
@@ -42,7 +48,7 @@ def identity_changed() -> tuple[int, list[str]]:
 
 
 def marked_files(tops: list[str]) -> tuple[int, list[str]]:
-    """Programs with the setuid or setgid bit."""
+    """Programs with the setuid or setgid bit, or with capabilities of their own."""
     tried, found = 0, []
     for top in tops:
         for folder, _, names in os.walk(top):
@@ -53,9 +59,16 @@ def marked_files(tops: list[str]) -> tuple[int, list[str]]:
                     mode = os.lstat(path).st_mode
                 except OSError:
                     continue
-                if stat.S_ISREG(mode) and mode & (stat.S_ISUID | stat.S_ISGID):
+                if stat.S_ISREG(mode) and (mode & (stat.S_ISUID | stat.S_ISGID) or capable(path)):
                     found.append(path)
     return tried, found
+
+
+def capable(path: str) -> bool:
+    try:
+        return bool(os.getxattr(path, "security.capability"))
+    except OSError:
+        return False
 
 
 def sudo() -> tuple[int, list[str]]:

@@ -13,7 +13,7 @@ from dayfly.egress.services.objects.asking import Asked, BadRequest, Unlisted, a
 from dayfly.egress.services.objects.bodies import Outgoing, outgoing
 from dayfly.egress.services.objects.chunks import BadChunks
 from dayfly.egress.services.objects.documents import BadDocument, collected
-from dayfly.egress.services.objects.granting import Grants, Numbered
+from dayfly.egress.services.objects.rules import Numbered, ObjectsRules
 from dayfly.egress.services.objects.signing import BadCredentials, Credentials, credentials, signed
 from dayfly.egress.terms import Terms
 from dayfly.egress.verdict import Denied
@@ -33,7 +33,7 @@ class ObjectsService:
 
     def __init__(self, host: str, rules: Sequence[Numbered], terms: Terms) -> None:
         self._host = host
-        self._grants = Grants(rules)
+        self._rules = ObjectsRules(rules)
         self._secrets = terms.secrets
 
     async def answer(self, request: Request, upstreams: Upstreams) -> Response:
@@ -59,8 +59,8 @@ class ObjectsService:
     def _here(self, what: Asked) -> Response:
         """What needs no store: a sandbox's buckets are those of its rules."""
         if what.operation.name == "ListBuckets":
-            return replace(answers.buckets(self._grants.buckets), rule=self._grants.first[0])
-        found = self._grants.of_bucket(what.bucket)
+            return replace(answers.buckets(self._rules.buckets), rule=self._rules.first[0])
+        found = self._rules.of_bucket(what.bucket)
         if found is None:
             raise self._unlisted(what, ("",))
         index, rule = found
@@ -69,9 +69,9 @@ class ObjectsService:
         return replace(made, rule=index)
 
     async def _passed_on(self, what: Asked, going: Outgoing, upstreams: Upstreams) -> Response:
-        found = self._grants.allowing(what, going.keys)
+        found = self._rules.allowing(what, going.keys)
         if found is None:
-            if what.operation.name == "HeadObject" and (directory := self._grants.directory(what.bucket, what.key)):
+            if what.operation.name == "HeadObject" and (directory := self._rules.directory(what.bucket, what.key)):
                 return Response(404, rule=directory[0])
             raise self._unlisted(what, going.keys)
         index, rule = found
@@ -123,7 +123,7 @@ class ObjectsService:
         return Refused(self._denied("object_not_listed", reason, self._ask()))
 
     def _ask(self) -> str:
-        return f"Allowed is: {self._grants.told}. Use that, or ask for a rule."
+        return f"Allowed is: {self._rules.told}. Use that, or ask for a rule."
 
 
 def _quoted(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What every grant has: places, what it may move there, and how the gateway serves it."""
+"""What every rule has: places, what it may move there, and how the gateway serves it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field, field_validator
 from dayfly.limits import GIB, KIB, ByteSize, Checked
 from dayfly.network.ranges import private_range
 
-__all__ = ["Grant", "Place", "Protocol", "starred"]
+__all__ = ["BaseRule", "Place", "Protocol", "starred"]
 
 Protocol = Literal["tls", "http", "tcp", "postgres"]
 
@@ -19,7 +19,7 @@ Place = tuple[str, tuple[int, ...]]
 """A host in its one spelling, or ``*.`` and one, and its ports."""
 
 
-class Grant(Checked):
+class BaseRule(Checked):
     """The base of every kind of rule."""
 
     private: IPv4Network | IPv6Network | None = None
@@ -43,7 +43,7 @@ class Grant(Checked):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What it is a grant for. What was used is counted under it, also when its caps change."""
+        """What it is a rule for. What was used is counted under it, also when its caps change."""
         raise NotImplementedError
 
     @property

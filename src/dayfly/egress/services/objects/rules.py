@@ -8,7 +8,7 @@ from dayfly.egress.services.objects.asking import Asked
 from dayfly.egress.services.objects.keys import BadSpelling, begins_with
 from dayfly.network.objects import Access, Objects, ObjectsRule
 
-__all__ = ["Grants", "Numbered"]
+__all__ = ["Numbered", "ObjectsRules"]
 
 Numbered = tuple[int, ObjectsRule]
 """A rule with its index in the policy."""
@@ -16,7 +16,7 @@ Numbered = tuple[int, ObjectsRule]
 _MOST_TOLD = 5
 
 
-class Grants:
+class ObjectsRules:
     def __init__(self, rules: Sequence[Numbered]) -> None:
         self._rules = tuple(rules)
 
