@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -60,12 +60,15 @@ def written(path: Path) -> Path:
 
 
 def tamper(path: Path, *statements: str) -> None:
-    """With the file's own guards taken away, as somebody with the disk in hand would."""
+    """With the file's own guards taken away, as somebody with the disk in hand would, and put back."""
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("DROP TRIGGER entries_stay")
-        connection.execute("DROP TRIGGER entries_remain")
+        guards = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
+        for name, _ in guards:
+            connection.execute(f"DROP TRIGGER {name}")
         for statement in statements:
             connection.execute(statement)
+        for _, sql in guards:
+            connection.execute(sql)
 
 
 def problems(path: Path, exported: list[SignedHead] | None = None) -> list[Problem]:
@@ -105,11 +108,29 @@ def test_it_goes_on_where_it_ended(written: Path) -> None:
         ("UPDATE contents SET data = x'00' WHERE entry = 2", ("s1", 1)),
         ("INSERT INTO contents VALUES (99, 'x', x'', x'')", ("", 0)),
         ("INSERT INTO beginnings SELECT chain, number, hash, signature FROM heads WHERE chain = 's1'", ("s1", 3)),
+        ("DELETE FROM contents WHERE entry = 2", ("s1", 1)),
+        ("UPDATE contents SET name = 'kode' WHERE entry = 2", ("s1", 1)),
+        ("UPDATE entries SET facts = CAST(x'ff' AS TEXT) WHERE chain = 's1' AND number = 2", ("s1", 2)),
     ],
 )  # fmt: skip
 def test_any_change_is_found(written: Path, statement: str, where: tuple[str, int]) -> None:
     tamper(written, statement)
     assert where in {(one.chain, one.number) for one in problems(written)}
+
+
+def test_what_was_put_elsewhere_in_the_list_is_found(written: Path) -> None:
+    """No hash holds an entry's id, and every list is in the order of ids."""
+    with closing(Journal(written, SIGNER)) as journal:  # without contents, whose rows would tell as well
+        for number in range(3):
+            journal.append("s3", "note", {"n": number}).result(5)
+    first, second, _ = (row.id for row in Reader(written).entries("s3"))
+    assert problems(written) == [], "the control"
+    tamper(written, f"UPDATE entries SET id = 1000 WHERE id = {first}")
+    assert [row.entry.number for row in Reader(written).entries("s3")] == [2, 3, 1]
+    assert [(one.chain, one.number) for one in problems(written)] == [("s3", 2)]
+    tamper(written, f"UPDATE entries SET id = -1 WHERE id IN (1000, {second}) AND number = 1")
+    assert 1 not in [row.entry.number for row in Reader(written).entries("s3")], "lists begin above 0"
+    assert {(one.chain, one.number) for one in problems(written)} == {("s3", 0), ("s3", 1)}
 
 
 def test_a_chain_that_vanished_as_a_whole_is_missed(written: Path) -> None:
@@ -121,15 +142,18 @@ def recompute(path: Path, signer: Signer) -> None:
     """Everything an attacker can do who has the file, but not the key: change, and make all hashes right again."""
     tamper(path, "UPDATE entries SET kind = 'harmless' WHERE chain = 's1' AND number = 2")
     last = bytes(32)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        for row in list(Reader(path).entries("s1")):
-            entry = type(row.entry)(*[*vars(row.entry).values()][:-1], last)
-            last = entry.hash
-            connection.execute("UPDATE entries SET previous = ?, hash = ? WHERE id = ?", (entry.previous, last, row.id))
-        head = entry.head
-        connection.execute(
-            "UPDATE heads SET hash = ?, signature = ? WHERE chain = 's1'", (head.hash, signer.sign(head))
+    changes = []
+    for row in list(Reader(path).entries("s1")):
+        entry = type(row.entry)(*[*vars(row.entry).values()][:-1], last)
+        last = entry.hash
+        changes.append(
+            f"UPDATE entries SET previous = x'{entry.previous.hex()}', hash = x'{last.hex()}' WHERE id = {row.id}"
         )
+    head = entry.head
+    signature = signer.sign(head).hex()
+    tamper(
+        path, *changes, f"UPDATE heads SET hash = x'{head.hash.hex()}', signature = x'{signature}' WHERE chain = 's1'"
+    )
 
 
 def test_a_chain_that_was_computed_anew_is_found_by_its_signature(written: Path) -> None:
@@ -247,6 +271,112 @@ def test_names_are_printable_text(journal: Journal, bad: str) -> None:
 def test_a_server_entry_that_is_no_json_any_more_is_a_problem_and_no_crash(written: Path) -> None:
     tamper(written, "UPDATE entries SET facts = '{' WHERE chain = 'server' AND number = 1")
     assert ("server", 1) in {(one.chain, one.number) for one in problems(written)}
+
+
+# --- the file itself ------------------------------------------------------------------------------------------------------
+
+HIDDEN = "ALTER TABLE entries RENAME TO hidden; CREATE VIEW entries AS SELECT * FROM hidden WHERE number < 3"
+"""Another table's rows under the name: whatever a reader asks, somebody else decides."""
+
+
+def untyped(table: str, change: str) -> str:
+    return f"CREATE TABLE t AS SELECT * FROM {table}; DROP TABLE {table}; ALTER TABLE t RENAME TO {table}; {change}"
+
+
+SCHEMES = {
+    "no guard": "DROP TRIGGER entries_stay",
+    "another guard": "DROP TRIGGER entries_stay; CREATE TRIGGER entries_stay BEFORE UPDATE ON entries WHEN 0 BEGIN SELECT 1; END",
+    "what eats": "CREATE TRIGGER eat AFTER INSERT ON entries BEGIN DELETE FROM contents; END",
+    "what eats, on contents": "CREATE TRIGGER eat BEFORE INSERT ON Contents BEGIN SELECT RAISE(IGNORE); END",
+    "a view": HIDDEN,
+    "an index": "CREATE UNIQUE INDEX one_of_a_kind ON entries (hash)",
+    "no index": "DROP INDEX entries_by_tenant",
+    "no table": "DROP TABLE beginnings",
+    "entries of any type": untyped("entries", "UPDATE entries SET previous = 'zz', chain = NULL WHERE id = 3"),
+    "heads of any type": untyped("heads", "UPDATE heads SET signature = NULL"),
+}
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_file_that_is_not_as_it_was_made_is_found_and_not_written(written: Path, scheme: str) -> None:
+    with closing(Journal(written, SIGNER)) as journal:
+        assert journal.append("s1", "end", {}).result(5), "the control"
+    with closing(sqlite3.connect(written)) as connection:
+        connection.executescript(SCHEMES[scheme])
+    assert any(one.what.startswith("the journal's file is not as dayfly made it: ") for one in problems(written))
+    if scheme != "no index":  # files of former versions have none, and it is made
+        with pytest.raises(HostError, match=r"not as dayfly made it|no such table|views"):
+            Journal(written, SIGNER)
+
+
+def test_tables_of_others_are_their_own(written: Path) -> None:
+    """Such as those of a program that copies the file elsewhere."""
+    with closing(sqlite3.connect(written)) as connection:
+        connection.executescript("CREATE TABLE _copied (id INTEGER PRIMARY KEY, seq INTEGER); ANALYZE")
+    assert problems(written) == []
+    Journal(written, SIGNER).close()
+
+
+def hide(path: Path) -> None:
+    """An entry that is in the table, and not in the index by which chains are read."""
+    index, table = "name LIKE 'sqlite_autoindex_entries%'", "name = 'entries'"
+    with closing(sqlite3.connect(path)) as connection:
+        row = connection.execute(f"SELECT rowid, * FROM sqlite_schema WHERE {index}").fetchone()
+        (sql,) = connection.execute(f"SELECT sql FROM sqlite_schema WHERE {table}").fetchone()
+    describe(path, f"DELETE FROM sqlite_schema WHERE {index}", ())
+    describe(path, f"UPDATE sqlite_schema SET sql = ? WHERE {table}", (sql.replace(", UNIQUE (chain, number)", ""),))
+    tamper(
+        path,
+        "INSERT INTO entries SELECT 99, chain, 1, at, tenant, 'forged', facts, previous, hash FROM entries WHERE id = 2",
+    )
+    describe(path, f"UPDATE sqlite_schema SET sql = ? WHERE {table}", (sql,))
+    describe(
+        path, "INSERT INTO sqlite_schema (rowid, type, name, tbl_name, rootpage, sql) VALUES (?, ?, ?, ?, ?, ?)", row
+    )
+
+
+def describe(path: Path, statement: str, values: Sequence[object]) -> None:
+    """Change how the file describes itself, which whoever opens it next believes."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(statement, values)
+        (version,) = connection.execute("PRAGMA schema_version").fetchone()
+        connection.execute(f"PRAGMA schema_version = {version + 1}")
+
+
+def test_an_entry_that_only_some_readers_see_is_found(written: Path) -> None:
+    hide(written)
+    assert Reader(written).last(1)[0].entry.kind == "forged"
+    assert [row.id for row in Reader(written).entries("s1")].count(99) <= 1
+    assert any("damaged" in one.what for one in problems(written))
+
+
+def test_no_nested_text_ends_the_one_who_verifies(written: Path) -> None:
+    deep = "[" * 200_000
+    tamper(written, f"UPDATE entries SET facts = '{deep}'")
+    assert ("server", 1) in {(one.chain, one.number) for one in problems(written)}
+    with pytest.raises(InputError, match="no exported heads"):
+        load_heads(deep)
+
+
+def test_what_sqlite_finds_damaged_is_a_clear_error(written: Path) -> None:
+    tamper(written, "UPDATE entries SET facts = CAST(x'ff' AS TEXT) WHERE id = 2")
+    for read in (Reader(written).entries, lambda: Reader(written).last(100)):
+        with pytest.raises(HostError, match="cannot be used"):
+            list(read())
+
+
+def test_what_was_erased_before_all_that_is_left_of_the_servers_entries_is_no_problem(path: Path) -> None:
+    times = iter([10, 9000, 10, 20, 9000, 9001, 9002, *range(9003, 9020)])
+    with closing(Journal(path, SIGNER, now=lambda: next(times))) as journal:
+        journal.append("s1", "note", {}, tenant="anna").result(5)
+        journal.append("s1", "execution", {}, tenant="anna", contents={"code": b"x"}).result(5)  # its clock is set back
+        assert journal.erase("anna").result(5) == 1
+        journal.append("s1", "execution", {}, tenant="anna", contents={"code": b"y"}).result(5)
+        assert journal.retire(5000).result(5) == 2, "the server's entries, that of the erasing among them"
+    assert problems(path) == []
+    tamper(path, "DELETE FROM contents")
+    assert [(one.chain, one.number) for one in problems(path)] == [("s1", 3)], "the control"
 
 
 def test_a_journal_has_one_writer(journal: Journal, path: Path) -> None:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from dayfly.journal.entry import BEGINNING, GENESIS, HEAD, SERVER, Entry, Head, content_digest
+from dayfly.journal.entry import BEGINNING, BEGUN, ERASED, GENESIS, HEAD, RETIRED, SERVER, Head, content_digest
+from dayfly.journal.schema import foreign_tables, strange
 from dayfly.journal.signing import Verifier
-from dayfly.journal.store import SignedHead, Stored, all_by_chain, open_for_reading, signed_heads
+from dayfly.journal.store import SignedHead, Stored, all_by_chain, reading, signed_heads
 
-__all__ = ["BEGUN", "Problem", "audit"]
+__all__ = ["Problem", "audit"]
 
-BEGUN = "chain.begun"
-"""Kind of the server's entry that names a new chain, so that none can vanish as a whole."""
+MOST_DAMAGES = 10
+"""Damages of the file that are told; there may be one for every row."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,25 @@ class Problem:
 def audit(path: Path, verifier: Verifier, exported: Iterable[SignedHead] = ()) -> list[Problem]:
     """All that is wrong. ``exported`` are heads kept elsewhere: without them, a cut-off end that took its heads along is not
     seen. Raises ``HostError`` if the file cannot be read."""
-    with closing(open_for_reading(path)) as connection:
+    with reading(path) as connection:
         connection.execute("BEGIN")  # one moment for all of it
-        return list(_Audit(connection, verifier, exported).problems())
+        connection.text_factory = _text
+        odd = [Problem("", 0, f"the journal's file is not as dayfly made it: {what}") for what in strange(connection)]
+        broken = [Problem("", 0, f"the journal's file is damaged: {what!a:.200}") for what in _damages(connection)]
+        if broken or foreign_tables(connection):  # a reader would see other rows than this one: nothing to rely on
+            return [*broken, *odd]
+        return [*_Audit(connection, verifier, exported).problems(), *odd]
+
+
+def _text(data: bytes) -> str:
+    """What is no UTF-8 is no error here, and no text that was written either."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _damages(connection: sqlite3.Connection) -> list[str]:
+    """Whether every row is in every index, of its column's type and once, in SQLite's words."""
+    found = [str(what) for (what,) in connection.execute(f"PRAGMA integrity_check({MOST_DAMAGES})")]
+    return [] if found == ["ok"] else found
 
 
 class _Audit:
@@ -44,7 +60,10 @@ class _Audit:
         self._exported = list(exported)
         self._heads = signed_heads(connection, "heads")
         self._beginnings = signed_heads(connection, "beginnings")
-        self._begun: set[str] = set()
+        self._begun: dict[str, int] = {}  # chain -> id of the server's entry that names it
+        self._first: dict[str, int] = {}  # chain -> id of its first entry that is left
+        self._erased: dict[str, int] = {}  # tenant -> id of the last entry that says so
+        self._erased_until = 0  # id of the last of those that were retired
         self._found: dict[str, Head] = {}  # as computed
         self._wanted = {(one.head.chain, one.head.number): one for one in self._exported}
 
@@ -58,14 +77,18 @@ class _Audit:
         yield from self._ends()
         yield from self._against_exported()
         yield from self._contents()
+        yield from self._missing_contents()
 
     def _chain(self, chain: str, rows: Iterable[Stored]) -> Iterator[Problem]:
         beginning = self._beginnings.get(chain)
         last = beginning.head if beginning else Head(chain, 0, GENESIS)
+        before = 0
         for row in rows:
             yield from self._link(row, last)
-            last = row.entry.head
-            self._remember(row.entry, last)
+            if row.id <= before:  # lists are in the order of ids, which no hash holds
+                yield Problem(chain, row.entry.number, "it was put before an earlier entry")
+            last, before = row.entry.head, row.id
+            self._remember(row, last)
         self._found[chain] = last
 
     def _link(self, row: Stored, last: Head) -> Iterator[Problem]:
@@ -77,15 +100,24 @@ class _Audit:
         if row.hash != entry.hash:
             yield Problem(entry.chain, entry.number, "it was changed: its hash is another")
 
-    def _remember(self, entry: Entry, head: Head) -> None:
+    def _remember(self, row: Stored, head: Head) -> None:
+        entry = row.entry
+        self._first.setdefault(entry.chain, row.id)
         if entry.chain == SERVER and entry.kind == BEGUN:
-            self._begun.add(_chain_in(entry.facts))
+            self._begun[_chain_in(entry.facts)] = row.id
+        if entry.chain == SERVER and entry.kind == ERASED:
+            self._erased[entry.tenant] = row.id
+        if entry.chain == SERVER and entry.kind == RETIRED:
+            self._erased_until = _erased_until(row)
         wanted = self._wanted.get((entry.chain, entry.number))
         if wanted is not None and wanted.head.hash == head.hash:
             del self._wanted[entry.chain, entry.number]
 
     def _ends(self) -> Iterator[Problem]:
-        """Every chain ends where its signed head says."""
+        """Every chain ends where its signed head says, and begins after the server has named it."""
+        for chain, named in self._begun.items():
+            if chain != SERVER and self._first.get(chain, named) < named:
+                yield Problem(chain, 0, "it was put before the server's entry that begins it")
         for chain in sorted({*self._found, *self._heads, *self._begun}):
             beginning = self._beginnings.get(chain)
             end = self._found.get(chain) or (beginning.head if beginning else Head(chain, 0, GENESIS))
@@ -121,16 +153,45 @@ class _Audit:
             elif _digest_in(facts, name) != content_digest(salt, data):
                 yield Problem(chain, number, f"content {name!a:.80} was changed")
 
+    def _missing_contents(self) -> Iterator[Problem]:
+        """Those that facts speak of are there, or were erased in the open."""
+        query = "SELECT id, chain, number, tenant, facts FROM entries WHERE instr(facts, '\"contents\":') ORDER BY id"
+        for entry, chain, number, tenant, facts in self._connection.execute(query):
+            if entry > max(self._erased_until, self._erased.get(tenant, 0)):
+                there = {name for (name,) in self._connection.execute(_NAMES, (entry,))}
+                for name in sorted(_names_in(facts) - there):
+                    yield Problem(
+                        chain, number, f"content {name!a:.80} is missing, and no entry says that it was erased"
+                    )
+
+
+_NAMES = "SELECT name FROM contents WHERE entry = ?"
+
 
 def _chain_in(facts: str) -> str:
     try:
         return str(json.loads(facts)["chain"])
-    except (ValueError, KeyError, TypeError):  # it was changed, which its hash tells
+    except (ValueError, KeyError, TypeError, RecursionError):  # it was changed, which its hash tells
         return SERVER
 
 
 def _digest_in(facts: str, name: str) -> object:
     try:
         return json.loads(facts)["contents"][name]["sha256"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
+
+
+def _erased_until(row: Stored) -> int:
+    """Whose erasings were retired is not known any more: up to there, anybody's contents may be gone."""
+    try:
+        return int(json.loads(row.entry.facts)["erased_until"])
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError):  # a former version's
+        return row.id
+
+
+def _names_in(facts: str) -> set[str]:
+    try:
+        return set(json.loads(facts).get("contents", {}))
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        return set()

@@ -12,13 +12,16 @@ from dayfly.errors import InputError
 
 __all__ = [
     "BEGINNING",
+    "BEGUN",
     "ENDED",
+    "ERASED",
     "GENESIS",
     "HEAD",
     "MAX_FACTS",
     "OPENED",
     "PAUSED",
     "RESUMED",
+    "RETIRED",
     "SERVER",
     "Entry",
     "Head",
@@ -37,6 +40,15 @@ MAX_FACTS = 64 * 1024
 
 HEAD, BEGINNING = "head", "beginning"
 """What is signed: where a chain ends, and what it begins after since older entries were retired."""
+
+BEGUN = "chain.begun"
+"""Kind of the server's entry that names a new chain, so that none can vanish as a whole."""
+
+ERASED = "contents.erased"
+"""Kind of the server's entry of a tenant whose contents were erased: those of all entries written before it."""
+
+RETIRED = "entries.retired"
+"""Kind of the server's entry that older ones were removed; ``erased_until`` in it is the id of the last of kind ``ERASED``."""
 
 OPENED, ENDED = "sandbox.opened", "sandbox.ended"
 PAUSED, RESUMED = "sandbox.paused", "sandbox.resumed"

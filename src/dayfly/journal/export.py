@@ -26,7 +26,7 @@ def load_heads(text: str) -> tuple[Verifier, list[SignedHead]]:
         key, *rows = [json.loads(line) for line in text.splitlines() if line.strip()]
         verifier = Verifier(bytes.fromhex(key["public_key"]))
         heads = [_head(row) for row in rows]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(
             f"these are no exported heads: {error}", remedy="export them with: dayfly journal heads"
         ) from None

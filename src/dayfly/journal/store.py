@@ -10,38 +10,21 @@ import errno
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dayfly.errors import HostError, OutOfSpace
 from dayfly.journal.entry import ENDED, OPENED, PAUSED, RESUMED, SERVER, Entry, Head
+from dayfly.journal.schema import SCHEMA, SCHEMA_VERSION, strange
 
-__all__ = ["Content", "Reader", "SignedHead", "Stored", "open_for_reading", "open_for_writing", "translate"]
+__all__ = ["VERIFY", "Content", "Reader", "SignedHead", "Stored", "open_for_writing", "reading", "translate"]
 
-SCHEMA_VERSION = 1
+VERIFY = "dayfly journal verify"
 
 BUSY_SECONDS = 5.0
 """How long a commit waits for a reader that blocks it, as a backup may."""
-
-SCHEMA = """
-CREATE TABLE entries (
-  id INTEGER PRIMARY KEY, chain TEXT NOT NULL, number INTEGER NOT NULL, at INTEGER NOT NULL, tenant TEXT NOT NULL,
-  kind TEXT NOT NULL, facts TEXT NOT NULL, previous BLOB NOT NULL, hash BLOB NOT NULL, UNIQUE (chain, number)
-) STRICT;
-CREATE TABLE contents (
-  entry INTEGER NOT NULL, name TEXT NOT NULL, salt BLOB NOT NULL, data BLOB NOT NULL, PRIMARY KEY (entry, name)
-) STRICT;
-CREATE TABLE heads (chain TEXT PRIMARY KEY, number INTEGER NOT NULL, hash BLOB NOT NULL, signature BLOB NOT NULL) STRICT;
-CREATE TABLE beginnings (chain TEXT PRIMARY KEY, number INTEGER NOT NULL, hash BLOB NOT NULL, signature BLOB NOT NULL) STRICT;
-CREATE INDEX entries_by_time ON entries (at);
-CREATE INDEX entries_by_tenant ON entries (tenant, id);
-CREATE TRIGGER entries_stay BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
-CREATE TRIGGER entries_remain BEFORE DELETE ON entries
-  WHEN OLD.number > coalesce((SELECT number FROM beginnings WHERE chain = OLD.chain), 0)
-  BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
-"""
 
 
 @dataclass(frozen=True)
@@ -112,6 +95,18 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         raise HostError(
             f"{path} is of version {version}, this dayfly writes {SCHEMA_VERSION}", remedy="use a newer dayfly"
         )
+    for what in strange(connection):  # such as a trigger, which would change what is written
+        raise HostError(f"{path} is not as dayfly made it: {what}", remedy=VERIFY)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection for a while. Raises ``HostError``, also for what SQLite finds damaged on the way."""
+    with closing(open_for_reading(path)) as connection:
+        try:
+            yield connection
+        except sqlite3.Error as error:
+            raise translate(error, path) from error
 
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
@@ -156,13 +151,13 @@ class Reader:
         if kinds:
             which += f" AND kind IN ({', '.join('?' * len(kinds))})"
         query = f"SELECT {_COLUMNS} FROM entries WHERE id > ? AND at >= ?{which} ORDER BY id"  # noqa: S608 - constants
-        with closing(open_for_reading(self._path)) as connection:
+        with reading(self._path) as connection:
             for row in connection.execute(query, (after, since, *wanted.values(), *kinds)):
                 yield stored(row)
 
     def contents(self, entry: int) -> list[Content]:
         """What is left of an entry's contents."""
-        with closing(open_for_reading(self._path)) as connection:
+        with reading(self._path) as connection:
             query = "SELECT name, salt, data FROM contents WHERE entry = ? ORDER BY name"
             return [Content(*row) for row in connection.execute(query, (entry,))]
 
@@ -172,13 +167,13 @@ class Reader:
             f"SELECT {_COLUMNS} FROM entries WHERE kind = '{OPENED}'"  # noqa: S608 - constants
             f" AND chain NOT IN (SELECT chain FROM entries WHERE kind = '{ENDED}') ORDER BY id"
         )
-        with closing(open_for_reading(self._path)) as connection:
+        with reading(self._path) as connection:
             return [stored(row) for row in connection.execute(query)]
 
     def paused(self) -> set[str]:
         """The chains of sandboxes that were paused and not resumed, ended ones too."""
         query = f"SELECT chain, kind, MAX(id) FROM entries WHERE kind IN ('{PAUSED}', '{RESUMED}') GROUP BY chain"  # noqa: S608 - constants
-        with closing(open_for_reading(self._path)) as connection:  # SQLite gives the kind of the row with the maximum
+        with reading(self._path) as connection:  # SQLite gives the kind of the row with the maximum
             return {chain for chain, kind, _ in connection.execute(query) if kind == PAUSED}
 
     def cpu_seconds_since(self, moment: int) -> dict[str, float]:
@@ -191,18 +186,18 @@ class Reader:
               FROM entries WHERE kind IN ('{ENDED}', '{PAUSED}') GROUP BY tenant, chain
             ) GROUP BY tenant
         """  # noqa: S608 - constants
-        with closing(open_for_reading(self._path)) as connection:
+        with reading(self._path) as connection:
             return {tenant: used for tenant, used in connection.execute(query, {"moment": moment}) if used}
 
     def last(self, count: int) -> list[Stored]:
         """The last entries of all chains, the latest at the end."""
-        with closing(open_for_reading(self._path)) as connection:
+        with reading(self._path) as connection:
             query = f"SELECT {_COLUMNS} FROM entries ORDER BY id DESC LIMIT ?"  # noqa: S608 - constants
             return [stored(row) for row in connection.execute(query, (count,))][::-1]
 
     def heads(self, tenant: str | None = None) -> list[SignedHead]:
         """Where every chain stands, to be kept elsewhere; or those of a tenant's sandboxes."""
-        with closing(open_for_reading(self._path)) as connection:
+        with reading(self._path) as connection:
             found = signed_heads(connection, "heads")
             if tenant is None:
                 return list(found.values())
@@ -214,6 +209,7 @@ _COLUMNS = "id, chain, number, at, tenant, kind, facts, previous, hash"
 
 
 def all_by_chain(connection: sqlite3.Connection) -> Iterator[Stored]:
+    """In the order of their numbers, which is the one they were written in."""
     for row in connection.execute(f"SELECT {_COLUMNS} FROM entries ORDER BY chain, number"):  # noqa: S608 - constants
         yield stored(row)
 

@@ -21,10 +21,21 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dayfly.errors import HostError
-from dayfly.journal.audit import BEGUN
-from dayfly.journal.entry import BEGINNING, GENESIS, HEAD, SERVER, Entry, Head, content_digest, dump_facts
+from dayfly.journal.entry import (
+    BEGINNING,
+    BEGUN,
+    ERASED,
+    GENESIS,
+    HEAD,
+    RETIRED,
+    SERVER,
+    Entry,
+    Head,
+    content_digest,
+    dump_facts,
+)
 from dayfly.journal.signing import Signer
-from dayfly.journal.store import Content, open_for_writing, translate
+from dayfly.journal.store import VERIFY, Content, open_for_writing, translate
 from dayfly.names import checked_name
 
 __all__ = ["Journal"]
@@ -37,8 +48,6 @@ MAX_BATCH = 256
 GATHER_SECONDS = 0.01
 """From an entry to the commit with it: what comes meanwhile shares it, the end of a short run with its beginning. And whoever
 runs something has an answer before this thread wants the interpreter."""
-
-VERIFY = "dayfly journal verify"
 
 MAX_WAITING = 10_000
 """Entries that may wait for the disk; who brings more is refused."""
@@ -299,12 +308,12 @@ class Journal:
     def _erase(self, tenant: str) -> int:
         query = "DELETE FROM contents WHERE entry IN (SELECT id FROM entries WHERE tenant = ?)"
         count = self._connection.execute(query, (tenant,)).rowcount
-        self._insert_all([_Order(SERVER, tenant, "contents.erased", dump_facts({"count": count}), [])])
+        self._insert_all([_Order(SERVER, tenant, ERASED, dump_facts({"count": count}), [])])
         return count
 
     def _retire(self, before: int) -> int:
         """In each chain, from its beginning to the last entry before which all are old."""
-        count = 0
+        count, erased_until = 0, self._erased_until()
         query = (
             "WITH young AS (SELECT chain, min(number) AS first FROM entries WHERE at >= ? GROUP BY chain)"
             " SELECT entries.chain, max(number) FROM entries LEFT JOIN young USING (chain)"
@@ -318,8 +327,18 @@ class Journal:
             which = "FROM entries WHERE chain = ? AND number <= ?"
             self._connection.execute(f"DELETE FROM contents WHERE entry IN (SELECT id {which})", (chain, number))  # noqa: S608
             count += self._connection.execute(f"DELETE {which}", (chain, number)).rowcount
-        self._insert_all([_Order(SERVER, "", "entries.retired", dump_facts({"count": count, "before": before}), [])])
+        facts = {"count": count, "before": before, "erased_until": erased_until}
+        self._insert_all([_Order(SERVER, "", RETIRED, dump_facts(facts), [])])
         return count
+
+    def _erased_until(self) -> int:
+        """The id of the last entry that says that contents were erased, whether it is still there or was retired itself."""
+        query = (
+            "SELECT max(CASE kind WHEN ? THEN id ELSE coalesce(json_extract(facts, '$.erased_until'), id) END) FROM entries"
+            " WHERE chain = ? AND kind IN (?, ?)"
+        )
+        (found,) = self._connection.execute(query, (ERASED, SERVER, ERASED, RETIRED)).fetchone()
+        return int(found or 0)
 
 
 def _passes(error: BaseException) -> bool:

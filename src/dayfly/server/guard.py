@@ -28,6 +28,7 @@ from dayfly.server.errors import (
     UriTooLong,
 )
 from dayfly.server.logs import log, log_request
+from dayfly.server.revoked import Revocations
 from dayfly.server.services import Services
 
 __all__ = ["MAX_BODY", "Guard", "internal_error"]
@@ -67,6 +68,7 @@ class Guard:
     def __init__(self, app: Asgi, services: Services) -> None:
         self._app = app
         self._services = services
+        self._revocations = Revocations(lambda key: services.keys.holds(key))  # tests of this alone have no keys
         configuration = services.configuration
         self._origins = configuration.origins
         local = configuration.is_loopback and not configuration.behind_proxy
@@ -77,17 +79,26 @@ class Guard:
         if scope["type"] not in ("http", "websocket"):
             return
         watched, begun = _Watched(send), perf_counter()
+        key: str | None = None
         try:
             self._check(scope)
             if scope["path"] not in OPEN:
-                remember(scope, authenticate(HTTPConnection(scope), self._services))
+                caller = authenticate(HTTPConnection(scope), self._services)
+                remember(scope, caller)
+                key = caller.key
         except DayflyError as error:
             watched.last = isinstance(error, RequestRefused)
             await error_answer(error)(scope, receive, watched)
         else:
-            await self._guarded(scope, receive if _is_upload(scope) else _limited(receive), watched)
+            await self._passed(scope, receive if _is_upload(scope) else _limited(receive), watched, key)
         # The answer leaves with the next turn of the loop, and this comes after that: it wakes who writes the log.
         get_running_loop().call_soon(log_request, scope, watched.status, perf_counter() - begun)
+
+    async def _passed(self, scope: Scope, receive: Receive, send: Send, key: str | None) -> None:
+        if key is None:  # open to all, and never long
+            return await self._guarded(scope, receive, send)
+        with self._revocations.watched(scope, receive, key) as revocable:
+            return await self._guarded(scope, revocable, send)
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:

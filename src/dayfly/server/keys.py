@@ -72,7 +72,7 @@ class Key:
 class Keys:
     """The keys in the file ``path``. ``now`` is the wall clock in seconds since 1970. Everything raises ``HostError``.
 
-    ``check`` belongs to one thread; everything else may be called from any.
+    ``check`` and ``holds`` belong to one thread; everything else may be called from any.
     """
 
     def __init__(self, path: Path, *, now: Callable[[], float] = time.time) -> None:
@@ -98,6 +98,12 @@ class Keys:
             return None
         key = _key(row[1:])
         return key if key.kind.startswith(match[1]) and self._holds(key) else None
+
+    def holds(self, identity: str) -> bool:
+        """Whether the key or token of that id, which was checked before, is still valid."""
+        with reading(self._path):
+            row = self._connection.execute(f"SELECT {_COLUMNS} FROM secrets WHERE id = ?", (identity,)).fetchone()  # noqa: S608
+        return row is not None and self._holds(_key(row))
 
     def _holds(self, key: Key) -> bool:
         """Whether it is valid now; a token is as long as the key that made it."""
