@@ -369,6 +369,7 @@ async def test_code_that_connects_all_the_time_is_denied_nothing_by_a_pause(worl
         "        except OSError as error: errors.append(type(error).__name__)\n"
         "thread = threading.Thread(target=connecting, daemon=True)\n"
         "thread.start()\n"
+        "while not done[0]: time.sleep(0.001)\n"  # its name is known by then: a pause amid the first question for it is another matter
     )
     await cell(life, hammer)
     for _ in range(2):

@@ -15,6 +15,7 @@ from dayfly.indexes import MachineIndexes
 from dayfly.manager import Manager
 from dayfly.manager.means import MachineMeans
 from dayfly.network import Rule
+from dayfly.owner import Owner
 from dayfly.policy import Policy
 from dayfly.prove.internet import PUBLIC
 from dayfly.secrets import Entry, Environment, Files, Ring, SecretStr, Vault
@@ -120,4 +121,4 @@ async def test_one_that_is_stored_anew_reaches_a_live_sandbox_with_its_next_rule
         store.write(Entry(name="crm", hosts=(HOST,), tenant="carl"), SecretStr("newer-one"))
         await sandbox.set_network([rule()])
         assert "newer-one" in (await sandbox.commands.run(SENT_BACK, timeout=30)).text
-        store.remove("crm", ("carl", None))
+        store.remove("crm", Owner("carl"))
