@@ -14,6 +14,7 @@ from dayfly.errors import PolicyError
 from dayfly.indexes import MachineIndexes
 from dayfly.manager import Manager
 from dayfly.manager.means import MachineMeans
+from dayfly.manager.paused import KeptFor
 from dayfly.network import Rule
 from dayfly.owner import Owner
 from dayfly.policy import Policy
@@ -26,6 +27,15 @@ pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="session")]
 
 HOST = "api.example.com"
 SENT_BACK = f"curl -sS https://{HOST}/v1/sent-back"
+
+
+OF_THE_ENVIRONMENT = {
+    "DAYFLY_SECRET_CRM": "of-friday",
+    "DAYFLY_SECRET_CRM__HOSTS": HOST,
+    "DAYFLY_SECRET_CRM__TENANT": "dora",
+    "DAYFLY_SECRET_CRM__CONVERSATION": "friday",
+}
+"""One conversation's own."""
 
 
 def rule(**inject: Any) -> Rule:
@@ -57,7 +67,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def house(earth: World, store: Files) -> AsyncIterator[House]:
-    means = MachineMeans(Vault(store, Environment({}), Ring()), MachineIndexes(dict))
+    means = MachineMeans(Vault(store, Environment(OF_THE_ENVIRONMENT), Ring()), MachineIndexes(dict))
     async with earth.house(means=means) as made:
         yield made
 
@@ -87,6 +97,19 @@ async def test_each_conversation_has_its_own_secret_from_the_store(
     assert f"x-key: {expected}\r\n" in world.heard()
     others = {"of-monday", "of-anna", CANARY} - {expected}
     assert not any(other in world.heard() for other in others)
+
+
+async def test_a_conversation_has_its_own_after_a_pause_too(house: House, world: World) -> None:
+    policy = Policy(image="tiny", network=(rule(into="header", name="X-Key"),))
+    fetch = f"from urllib.request import urlopen; urlopen('https://{HOST}/v1/sent-back').read()"
+    life = await house.manager.open(policy, tenant="dora", conversation="friday")
+    assert (await life.execute(fetch)).ok
+    assert world.heard().count("x-key: of-friday\r\n") == 1
+    await house.manager.pause(life.id, owner=KeptFor("dora", "friday"))
+    life = await house.manager.resume(life.id)
+    assert (await life.execute(fetch)).ok
+    assert world.heard().count("x-key: of-friday\r\n") == 2
+    await life.close()
 
 
 async def test_a_secret_that_is_not_there_or_damaged_refuses_the_rules(

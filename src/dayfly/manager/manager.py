@@ -237,7 +237,7 @@ class Manager:
             return self.pauses.unsealed(paused, restore)
 
         life = await self._open(paused.policy, paused.owner.tenant, begin, image=paused.image)
-        await self._connected(life, paused.policy, paused.owner)
+        await self._connected(life, paused.policy, paused.owner.whose)
         await self.pauses.alive_again(paused, life)
         return life
 

@@ -16,11 +16,18 @@ __all__ = ["FOR_NOBODY", "KeptFor", "Paused", "Records", "Remembered"]
 
 
 @dataclass(frozen=True)
-class KeptFor(Owner):
-    """Whose it is, and what else its registration goes on with; ``created`` in seconds since 1970."""
+class KeptFor:
+    """Whose it is, and what else its registration goes on with; ``created`` in seconds since 1970. It is no ``Owner`` itself: those are
+    compared, and this one would be equal to none."""
 
+    tenant: str = ""
+    conversation: str | None = None
     template: str | None = None
     created: float = 0.0
+
+    @property
+    def whose(self) -> Owner:
+        return Owner(self.tenant, self.conversation)
 
 
 FOR_NOBODY = KeptFor()
