@@ -1,4 +1,4 @@
-"""Variants of one and the same check take turns: some each day, all with ``make test-all``. Never the only test of a promise."""
+"""What is too much for every day takes turns: a part of it each day, all of it with ``make test-all``. Never the only test of a promise."""
 
 from __future__ import annotations
 
@@ -8,18 +8,23 @@ from typing import TypeVar
 
 import pytest
 
-__all__ = ["in_turns", "one_a_day"]
+__all__ = ["in_turns", "one_a_day", "quarter"]
 
 T = TypeVar("T")
 
 
 def one_a_day(variants: Sequence[T]) -> list[object]:
-    """As parameters, of a test or a fixture; those whose day it is not are marked ``soak``."""
+    """Variants of one and the same check, as parameters of a test or a fixture."""
     return in_turns(variants, len(variants))
 
 
+def quarter(items: Sequence[T]) -> list[object]:
+    """Of many, as parameters."""
+    return in_turns(items, 4)
+
+
 def in_turns(items: Sequence[T], days: int) -> list[object]:
-    """The same, where all of them take so many days. There must be as many at least."""
+    """All of them in so many days, of which there are no more than items. Those whose day it is not are marked ``soak``."""
     assert len(items) >= days, "nothing would run on some of the days"
     today = datetime.datetime.now(datetime.UTC).date().toordinal() % days
     return [

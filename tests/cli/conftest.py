@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.forks import forks
 from tests.cli.leftovers import Dayfly, leftovers
+from tests.forks import ready
 from tests.machine import furnished_directory
 
 
@@ -31,20 +31,13 @@ def environment(data: Path, tmp_path: Path) -> dict[str, str]:
     return {**kept, "DAYFLY_DATA": str(data), "XDG_STATE_HOME": str(tmp_path / "state"), "SECRET_OF_THE_HOST": "s3cret"}
 
 
-@pytest.fixture(scope="session")
-def ready() -> Iterator[list[str]]:
-    """``dayfly`` for who waits for its end, and sends no signals."""
-    with forks() as words:
-        yield words
-
-
 @pytest.fixture
-def dayfly(ready: list[str], environment: dict[str, str], tmp_path: Path) -> Dayfly:
+def dayfly(environment: dict[str, str], tmp_path: Path) -> Dayfly:
     """Run the command line to its end."""
 
     def call(*arguments: object, input: str | None = None, **more: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*ready, *map(str, arguments)],
+            [*ready(), *map(str, arguments)],
             input=input,
             stdin=subprocess.DEVNULL if input is None else None,
             capture_output=True,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 
 import pytest
+import pytest_asyncio
 
 from dayfly.egress.client import Gateway
 from dayfly.network import Rule
@@ -15,6 +17,16 @@ from tests.egress.canary import Canary
 
 @pytest.fixture
 async def gateway() -> AsyncIterator[Gateway]:
+    made = await Gateway.start()
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def kept() -> AsyncIterator[Gateway]:
+    """One for the tests of a module, which are on one loop."""
     made = await Gateway.start()
     try:
         yield made
@@ -35,8 +47,10 @@ def internet() -> Iterator[Internet]:
         yield made
 
 
-async def forget(gateway: Gateway) -> None:
-    """After a test, where a module shares one: nobody's rules, tunnels or caps are left of it."""
+@asynccontextmanager
+async def emptied(gateway: Gateway) -> AsyncIterator[Gateway]:
+    """For one of the tests of a module that shares it: nobody's rules, tunnels or caps are left of it afterwards."""
+    yield gateway
     assert not gateway.lost.is_set()
     for sandbox in [*gateway._admitted]:
         await gateway.withdraw(sandbox)

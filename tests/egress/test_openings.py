@@ -79,11 +79,9 @@ NOT_TLS = {
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def gateway() -> AsyncIterator[Gateway]:
-    made = await Gateway.start()
-    yield made
-    await made.close()
+@pytest.fixture
+def gateway(kept: Gateway) -> Gateway:
+    return kept
 
 
 @pytest_asyncio.fixture(loop_scope="module")

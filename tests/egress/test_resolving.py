@@ -14,7 +14,7 @@ from dayfly.egress.terms import Terms
 from dayfly.network import Rule
 from dayfly.prove.internet import NEAR, NEIGHBOUR, PRIVATE, PUBLIC, Internet, Names
 from tests.egress.canary import Canary, until
-from tests.egress.conftest import forget
+from tests.egress.conftest import emptied
 
 PORT = 7000
 
@@ -23,16 +23,16 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def started(internet: Internet) -> AsyncIterator[Gateway]:
+async def kept_there(internet: Internet) -> AsyncIterator[Gateway]:
     made = await Gateway.start(within=internet.within)
     yield made
     await made.close()
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def outside(started: Gateway) -> AsyncIterator[Gateway]:
-    yield started
-    await forget(started)
+async def outside(kept_there: Gateway) -> AsyncIterator[Gateway]:
+    async with emptied(kept_there) as empty:
+        yield empty
 
 
 @pytest_asyncio.fixture(loop_scope="module")

@@ -16,7 +16,7 @@ from dayfly.egress.guests import MOST_CONNECTIONS
 from dayfly.egress.terms import Terms
 from dayfly.manager.outlet import Outlet
 from tests.egress.canary import Canary, Visit, until
-from tests.egress.conftest import forget, local
+from tests.egress.conftest import emptied, local
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -32,17 +32,10 @@ class Ends:
         return (await asyncio.wait_for(self.queue.get(), 10))[1]
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def started() -> AsyncIterator[Gateway]:
-    made = await Gateway.start()
-    yield made
-    await made.close()
-
-
 @pytest_asyncio.fixture(loop_scope="module")
-async def gateway(started: Gateway) -> AsyncIterator[Gateway]:
-    yield started
-    await forget(started)
+async def gateway(kept: Gateway) -> AsyncIterator[Gateway]:
+    async with emptied(kept) as empty:
+        yield empty
 
 
 @pytest_asyncio.fixture(loop_scope="module")

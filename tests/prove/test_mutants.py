@@ -8,7 +8,7 @@ import pytest
 
 from dayfly.prove import ALL, Probe, Proof, Verdict, prove
 from tests.prove.mutants import MUTANTS, Mutant
-from tests.prove.rotation import in_turn
+from tests.turns import quarter
 
 pytestmark = pytest.mark.gvisor
 
@@ -30,7 +30,7 @@ def proved(mutant: Mutant) -> Proof:
     return asyncio.run(carried_out())
 
 
-@pytest.mark.parametrize("mutant", in_turn(MUTANTS), ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", quarter(MUTANTS), ids=lambda mutant: mutant.name)
 def test_a_missing_wall_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     if not mutant.possible():
         pytest.skip("no cgroup is delegated to this user")

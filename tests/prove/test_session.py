@@ -30,7 +30,7 @@ from dayfly.prove.floods import flood
 from dayfly.prove.trials import Outcome
 from dayfly.prove.world import DENIED, TCP
 from tests.prove.mutants import POLICY
-from tests.prove.rotation import in_turn
+from tests.turns import quarter
 
 pytestmark = pytest.mark.gvisor
 
@@ -124,7 +124,7 @@ def test_a_proof_without_a_row_is_not_green() -> None:
     assert not proved([]).green
 
 
-@pytest.mark.parametrize("name", in_turn(probe.id for probe in ALL if probe.place is Place.ALONE))
+@pytest.mark.parametrize("name", quarter([probe.id for probe in ALL if probe.place is Place.ALONE]))
 def test_a_flood_is_measured(name: str) -> None:
     async def flooded() -> Outcome:
         async with Here(POLICY) as ground:

@@ -14,8 +14,8 @@ from dayfly.errors import HostError
 from dayfly.prove import Basis, Expected, Proof, Row, Verdict
 from dayfly.prove.targets import asked, box
 from dayfly.prove.targets.scene import BY_PACKETS, TO_LOOPBACK
-from tests.prove.rotation import in_turn
 from tests.prove.targets.subjects import BY_ID, PYTHON, bare, behaving, bwrap, probes, proved, rows
+from tests.turns import quarter
 
 NETWORK = (
     "dns.library",
@@ -50,7 +50,7 @@ def without_walls(request: pytest.FixtureRequest) -> Proof:
     return proved(bare(), [probe for probe in asked() if probe.id in chosen or probe.expected is Expected.ALLOWED])
 
 
-@pytest.mark.parametrize("name", in_turn(PACKETS))
+@pytest.mark.parametrize("name", quarter(PACKETS))
 def test_without_a_wall_what_leaves_is_seen(without_walls: Proof, name: str) -> None:
     """The control of every denial that a box has seen."""
     row = rows(without_walls)[name]

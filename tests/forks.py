@@ -7,6 +7,7 @@ A fork is a process of its own, with the arguments, the environment, the directo
 
 from __future__ import annotations
 
+import atexit
 import gc
 import json
 import os
@@ -17,27 +18,35 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from dayfly.cli.commands import COMMANDS
-from tests.cli import asking
+from tests import asking
 from tests.machine import short_directory
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 
 BEGUN_BY_COMMANDS = ("asyncio", "rich.console", "dayfly.client.sandbox", "dayfly.cli.app")
 """What a command imports only once it runs."""
 
 
+@cache
+def ready() -> list[str]:
+    """What to write where ``python -m dayfly`` would stand, for who waits for its end and sends no signals. One for all tests of this process."""
+    held = ExitStack()
+    atexit.register(held.close)
+    return held.enter_context(_serving())
+
+
 @contextmanager
-def forks() -> Iterator[list[str]]:
-    """What to write where ``python -m dayfly`` would stand. It ends with this process at the latest."""
+def _serving() -> Iterator[list[str]]:
     with short_directory() as directory:
         door = directory / "door"
-        command = [sys.executable, "-m", "tests.cli.forks", str(door)]
+        command = [sys.executable, "-m", "tests.forks", str(door)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as process:
             assert process.stdin
             assert process.stdout
