@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from dayfly.server.app import create_app
 from dayfly.server.paused import PausedRecords
 from dayfly.server.services import Services
 from dayfly.server.serving import Listener, serve
+from tests.machine import NO_TLS
 
 TINY: dict[str, Any] = {"image": "tiny", "limits": {"memory": "256MiB"}}
 """A policy as a client writes it."""
@@ -33,10 +33,6 @@ SPARE = Template("spare", Policy(image="python"), spares=0)
 ALLOWANCE = Allowance(sandboxes=20)
 POOR = Allowance(sandboxes=1)
 """Of the tenant ``poor``."""
-
-
-NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""For clients that speak none, and believes nobody: to read all that this machine believes takes each of them 40 ms."""
 
 
 @dataclass
