@@ -23,11 +23,12 @@ def quarter(items: Sequence[T]) -> list[object]:
     return in_turns(items, 4)
 
 
-def in_turns(items: Sequence[T], days: int) -> list[object]:
-    """All of them in so many days, of which there are no more than items. Those whose day it is not are marked ``soak``."""
+def in_turns(items: Sequence[T], days: int, day: int | None = None) -> list[object]:
+    """All of them in so many days, of which there are no more than items. Those whose ``day`` it is not (of the calendar; today) are marked
+    ``soak``."""
     assert len(items) >= days, "nothing would run on some of the days"
-    today = datetime.datetime.now(datetime.UTC).date().toordinal() % days
+    today = datetime.datetime.now(datetime.UTC).date().toordinal() if day is None else day
     return [
-        item if number % days == today else pytest.param(item, marks=pytest.mark.soak)
+        item if number % days == today % days else pytest.param(item, marks=pytest.mark.soak)
         for number, item in enumerate(items)
     ]
