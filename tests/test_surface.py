@@ -71,3 +71,10 @@ def test_every_error_is_on_the_page_and_under_one_root() -> None:
     for error in errors:
         assert issubclass(error, dayfly.DayflyError)
         assert f"`{error.__name__}`" in PAGE.partition("## All public names")[0]
+
+
+def test_every_end_reason_is_on_the_page() -> None:
+    section = PAGE.partition("## End reasons\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    told = [word for row in rows for word in re.findall(r"`(\w+)`", row)]
+    assert sorted(told) == sorted({"EndReason", *dayfly.EndReason})

@@ -1,4 +1,4 @@
-"""The command line: ``dayfly run``, ``shell``, ``setup``, ``doctor`` and ``images``. One file for each group of commands."""
+"""The command line. One file for each command or group of them; ``dayfly.cli.commands`` has the list."""
 
 from __future__ import annotations
 
