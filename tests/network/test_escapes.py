@@ -25,8 +25,16 @@ from tests.network.world import EVIL, RULES, TCP, House, World, in_kernel
 
 pytestmark = [pytest.mark.gvisor, pytest.mark.asyncio(loop_scope="session")]
 
-CONTEXT = "import ssl\ncontext = ssl.create_default_context(cafile='ca.pem')\n"
-SPEAK_TLS = CONTEXT + "context.wrap_socket(connect('api.example.com', 443), server_hostname=sys.argv[1])\n"
+CONTEXT = """
+import ssl
+context = ssl.create_default_context(cafile='ca.pem')
+def spoken(peer, name):
+    with context.wrap_socket(peer, server_hostname=name) as peer:
+        peer.sendall(b'GET / HTTP/1.1\\r\\nhost: api.example.com\\r\\n\\r\\n')
+        assert peer.recv(9) == b'HTTP/1.1 '
+"""
+"""A client's handshake is over before the server's: once it is answered, the server has seen it, too."""
+SPEAK_TLS = CONTEXT + "spoken(connect('api.example.com', 443), sys.argv[1])\n"
 CONNECT = f"assert echoed(connect(sys.argv[1], {TCP}))\n"
 
 
@@ -92,9 +100,7 @@ ATTEMPTS = {
         SPEAK_TLS, (EVIL,), ("api.example.com",), frozenset({"sni_mismatch"}), asked=frozenset({"api.example.com"})
     ),
     "no name in the handshake": Attempt(
-        CONTEXT
-        + "context.check_hostname = False\n"
-        + "context.wrap_socket(connect('api.example.com', 443), server_hostname=sys.argv[1] or None)\n",
+        CONTEXT + "context.check_hostname = False\n" + "spoken(connect('api.example.com', 443), sys.argv[1] or None)\n",
         ("",),
         ("api.example.com",),
         frozenset({"sni_mismatch"}),
@@ -219,7 +225,7 @@ for ask in ("proxied", "socks"):
         seen = frozenset({denial}) - ({"literal_address"} if ask == "socks" else set())  # refused inside
         ATTEMPTS[f"{what} by {ask}"] = Attempt(code, place, ("raw.example.com", f"{TCP}"), seen)
 ATTEMPTS["a request to the proxy for one host with the name of another"] = Attempt(
-    PROXIED + CONTEXT + "context.wrap_socket(proxied('api.example.com', 443), server_hostname=sys.argv[1])\n",
+    PROXIED + CONTEXT + "spoken(proxied('api.example.com', 443), sys.argv[1])\n",
     (EVIL,),
     ("api.example.com",),
     frozenset({"sni_mismatch"}),
