@@ -10,13 +10,12 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
-from multiprocessing import get_context
 from pathlib import Path
 
 import httpx
 
+from bench.apart import apart
 from bench.measures import Samples
 from dayfly import AsyncSandbox, Sandbox
 from dayfly.limits import Limits
@@ -45,16 +44,10 @@ def lives(rounds: int, claimers: int = 16) -> Samples:
         cold_and_import(rounds),
         asyncio.run(warm(rounds)),
         asyncio.run(crowd(rounds, claimers)),
-        by_itself(rounds),
+        apart(_http, rounds),  # as a client of a server is
     ):
         found |= part
     return found
-
-
-def by_itself(rounds: int) -> Samples:
-    """``http`` in a process of its own, as a client of a server is: what else this one has done is no part of it."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(_http, rounds).result()
 
 
 def _http(rounds: int) -> Samples:
